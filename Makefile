@@ -1,0 +1,50 @@
+# The tasks, by name. .ci/run calls them, so does a developer.
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Installed means: the stamp is newer than what it was made from.
+STAMP := $(VENV)/.installed
+
+.PHONY: help install demo test fast check fix bench clean packages
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP) ## a virtual environment with everything that demo and tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# torch first: verl would otherwise bring a CUDA build of several gigabytes
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[probe,verl,dev]'
+	touch $(STAMP)
+
+demo: install ## the main job on a real verl run on this machine: baseline, healthy replay, planted faults
+	$(BIN)/sentinel demo $(ARGS)
+
+packages: ## Debian packages of the live tests (Prometheus, Alertmanager, Chromium); as root
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then deploy/debian_packages.sh; \
+	else echo "not root: the tests that need Prometheus, Alertmanager or Chromium are left out unless installed"; fi
+
+test: install packages ## all tests, the live ones included
+	$(BIN)/python -m pytest $(if $(K),-k '$(K)')
+
+fast: install ## the tests that need no verl run
+	$(BIN)/python -m pytest -m 'not live'
+
+check: install ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: install ## format and safe lint fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install ## the numbers, beside their peers, as ratios of one run
+	$(BIN)/python -m bench
+
+clean: ## what the tasks above made
+	rm -rf $(VENV) dist build sentinel-demo
