@@ -6,6 +6,7 @@ SentinelError
  |- BaselineError        a baseline bundle or recording cannot be used
  |- UnreadableLog        a metric file is refused; carries a code of formats/README.md
  |- UnreadableDump       a dump directory cannot be read or compared
+ |- JournalError         the journal cannot be written or read; the daemon goes on without it
  |- DaemonError          the daemon is absent, unreachable or refused
  `- IllegalTransition    a state machine was given an event that its table forbids
 
@@ -43,6 +44,15 @@ class UnreadableLog(SentinelError):
 
 class UnreadableDump(SentinelError):
     """A dump directory cannot be read: `path` and the reason."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = str(path)
+        self.why = why
+
+
+class JournalError(SentinelError):
+    """The journal cannot be written (disk full), read, or opened: `path` and the reason. The daemon goes on watching."""
 
     def __init__(self, path: object, why: str) -> None:
         super().__init__(f"{path}: {why}")
