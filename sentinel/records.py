@@ -8,8 +8,11 @@ Steps are the trainer's global steps. Times are seconds. Sizes are bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # The order of the data flow of one RL step; localisation walks it from the left.
 STAGES = (
@@ -437,6 +440,24 @@ class MetricState:
     expected: Band | None
     score: float | None
     """Deviation in tolerances; None where nothing is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A metric beside what the baseline expected, step by step; all sequences have one length."""
+
+    metric: str
+    stage: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    """NaN where the value is NaN or absent."""
+    reference: tuple[float, ...]
+    """The baseline's value (replayed) or centre (free); NaN where it has none."""
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    """Edges of the expected band; infinite where open or nothing is expected."""
+    marked: tuple[int, ...] = ()
+    """Steps at which a finding about this metric was made."""
 
 
 @dataclass(frozen=True, slots=True)
