@@ -8,11 +8,8 @@ Steps are the trainer's global steps. Times are seconds. Sizes are bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  # the journal reads these annotations at run time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # The order of the data flow of one RL step; localisation walks it from the left.
 STAGES = (
@@ -305,6 +302,10 @@ class LayerStat:
     dtype: str
     shape: tuple[int, ...]
     checksum: str | None = None
+    parent: str = ""
+    """Key of the entry that this one ran inside, where the dump says so."""
+    data: str | None = None
+    """File of the tensor itself, where the dump kept it."""
 
 
 @dataclass(frozen=True, slots=True)
