@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verl's console: `step:7 - actor/entropy:0.41 - ... - critic/score/mean:0.29`, in all its versions.
+
+Covers three decimals (old), numpy's reprs (numpy 2), W&B's output.log and its cut lines, SFT lines glued to bars,
+wrapped pastes, and the variant `step=7` with one quoted key a line below it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sentinel.sources.ledger import Record
+from sentinel.sources.lines import NUMBER, Line, Notes, OwnText, number, own_texts, unwrap
+from sentinel.sources.reader import Parser
+
+_MARKER = re.compile(r"step([:=])(\d+) - ?")
+_MARKER_BEGUN = re.compile(r"step[:=]\d* ?-?")
+_QUOTED = re.compile(r"'([^'\s]+/[^'\s]+)': (\S+)")
+_FIELD = re.compile(rf"(\S*?[^\s:]|(?:val-core|val-aux|val|test_score)/[^:]*):({NUMBER})")
+_KEY_BEGUN = re.compile(r"[^\s:]*|(?:val-core|val-aux|val|test_score)/[^:]*")
+# What other processes write after a value without a line end. Anything else makes the line prose.
+_FOREIGN = re.compile(
+    r"\s*(?:\(\w[\w.:-]* pid=|\[?(?:rank\s?\d|20\d\d[-/])|(?:DEBUG|INFO|WARN|WARNING|ERROR|Traceback|wandb)\b|\s\ufffd)"
+)
+_WORD_GLUED = re.compile(r"\s*[^\W\d_]{3,}[^\d]*$|\s+\S.*$")
+_LATE_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The field list of a step line, taken apart."""
+
+    metrics: dict[str, float]
+    printed: list[str]
+    """The values as they were printed."""
+    rest: str = ""
+    """What could not be read at the end."""
+    damaged: bool = False
+    """A field in the middle could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A step line that may go on on the next one."""
+
+    text: str
+    process: str | None
+    open_end: bool
+    """Its end may be missing."""
+    ended: bool
+    glued: bool
+    wrapped: bool = False
+
+
+def parse_fields(text: str) -> _Fields:
+    """`key:number - key:number ...`; whatever follows the last number is left in `rest`."""
+    text = unwrap(text)
+    parts = text.split(" - ")
+    if text.count(":") == len(parts) and text.count(" ") == 2 * (len(parts) - 1):
+        pairs = [part.partition(":") for part in parts]
+        try:
+            metrics = {key: float(value) for key, _, value in pairs}
+        except ValueError:
+            pass
+        else:
+            printed = [value for _, _, value in pairs]
+            if not any("_" in value for value in printed) and "" not in metrics:
+                return _Fields(metrics, printed)
+    return _parse_slowly(parts)
+
+
+def _parse_slowly(parts: list[str]) -> _Fields:
+    metrics: dict[str, float] = {}
+    printed: list[str] = []
+    damaged = False
+    for index, part in enumerate(parts):
+        match = _FIELD.fullmatch(part)
+        if match is None:
+            if index == len(parts) - 1:
+                return _Fields(metrics, printed, part, damaged)
+            # Foreign text may itself hold ' - ': nothing after a recognisable stranger belongs to the record.
+            head = _FIELD.match(part)
+            if head is not None and _FOREIGN.match(part, head.end()):
+                return _Fields(metrics, printed, " - ".join(parts[index:]), damaged)
+            damaged = True
+            continue
+        value = number(match.group(2))
+        assert value is not None
+        metrics[match.group(1)] = value
+        printed.append(match.group(2))
+    return _Fields(metrics, printed, "", damaged)
+
+
+class VerlConsole(Parser):
+    """Lines of a verl console -> records."""
+
+    format = "verl_console"
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(notes)
+        self._pending: _Pending | None = None
+        self._wraps = False
+        self._quoted: tuple[int, str | None] | None = None
+        self._shown = 0
+        self._three_decimals = True
+        self._complaining = False
+
+    def line(self, line: Line) -> Iterable[Record]:
+        """Most lines of a console are of no interest and are passed over by a look for three marks."""
+        text = line.text
+        if self._pending is None and self._quoted is None and "step" not in text and " - " not in text:
+            if "is not finite" in text:
+                self._complaint(text)
+            return ()
+        return self._records(line)
+
+    def _records(self, line: Line) -> Iterator[Record]:
+        for own in own_texts(line.text):
+            ended, cut = line.ended or not own.last, line.cut and own.last
+            if _MARKER.match(own.text):
+                yield from self._flush()
+                self._quoted, self._complaining = None, False
+                open_end = cut or not ended
+                self._pending = _Pending(own.text, own.process, open_end, ended, own.glued)
+                if open_end or own.glued:
+                    yield from self._flush()
+            elif not self._carries_on(own, ended=ended, cut=cut):
+                yield from self._flush()
+                yield from self._other(own, ended=ended)
+
+    def settle(self) -> Iterable[Record]:
+        """The last step line goes out unless it visibly goes on, or wraps were seen in this file."""
+        pending = self._pending
+        if pending is None or self._wraps or self._incomplete(pending.text):
+            return ()
+        return self._flush()
+
+    def finish(self) -> Iterable[Record]:
+        """As `Parser.finish`."""
+        yield from self._flush()
+        if self._shown and self._three_decimals:
+            self.notes.add("low_precision", "all values have three decimals: differences below 0.001 are invisible")
+
+    def rewritten(self) -> None:
+        """As `Parser.rewritten`."""
+        self._pending, self._quoted = None, None
+
+    def resolution(self) -> float | None:
+        """0.001 where every value was printed with three decimals."""
+        return 0.001 if self._shown and self._three_decimals else None
+
+    # ------------------------------------------------------------------ wraps
+
+    def _carries_on(self, own: OwnText, *, ended: bool, cut: bool) -> bool:
+        """Joins a line without prefix and marker to the step line before, if the two read as one list."""
+        pending = self._pending
+        if pending is None or own.process is not None or own.bars or not own.text.strip():
+            return False
+        if not self._incomplete(pending.text) and not re.search(r" - \S+:\S", " " + own.text):
+            return False
+        for joined in (pending.text + own.text, f"{pending.text} {own.text}"):
+            fields = parse_fields(joined[_marker_end(joined) :])
+            whole = not fields.damaged and (
+                not fields.rest or not ended or cut or bool(_KEY_BEGUN.fullmatch(fields.rest))
+            )
+            if whole and len(joined) <= 1 << 16:
+                self._wraps = True
+                self.notes.add("wrapped_line", "a record went on on the next line; joined")
+                self._pending = replace(pending, text=joined, open_end=cut or not ended, ended=ended, wrapped=True)
+                return True
+        return False
+
+    @staticmethod
+    def _incomplete(text: str) -> bool:
+        fields = parse_fields(text[_marker_end(text) :])
+        tail = text.rpartition(":")[2]
+        return bool(fields.rest) and not _WORD_GLUED.search(fields.rest) or tail.endswith(".") or not fields.metrics
+
+    # ------------------------------------------------------------------ a step line
+
+    def _flush(self) -> Iterator[Record]:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        marker = _MARKER.match(pending.text)
+        assert marker is not None
+        body = pending.text[marker.end() :]
+        body, dropped = _without_last(body) if pending.open_end else (body, False)
+        if not body.strip() and not dropped:
+            self._truncated(pending, dropped=False)
+            return
+        fields = parse_fields(body) if body else _Fields({}, [])
+        record = self._judge(int(marker.group(2)), fields, pending, dropped=dropped)
+        if record is not None:
+            if marker.group(1) == "=":
+                self._quoted = (record.step, pending.process)
+            yield record
+
+    def _judge(self, printed_step: int, fields: _Fields, pending: _Pending, *, dropped: bool) -> Record | None:
+        metrics = dict(fields.metrics)
+        named = sum("/" in key for key in metrics)
+        strong = len(metrics) >= _LATE_DIGITS and named >= 2
+        if (fields.damaged or fields.rest) and not strong and not (pending.glued and named):
+            if named:
+                self.notes.add("rejected_line", f"looks like a step line, but is not whole: {pending.text[:60]}")
+            return None
+        if not named and not pending.open_end:
+            return None
+        cut = pending.open_end or fields.damaged
+        if fields.damaged:
+            self.notes.add("value_cut", f"a field in the middle of step {printed_step} could not be read")
+        if fields.rest:
+            cut |= self._rest(fields, metrics, glued=pending.glued)
+        elif pending.glued:
+            self.notes.add("glued_text", "foreign text after the last value was removed")
+        if pending.open_end and (named or dropped):
+            self._truncated(pending, dropped=dropped)
+        if not named:
+            return None
+        self._see_precision(fields.printed)
+        return Record(self._step(printed_step, metrics), metrics, cut=cut)
+
+    def _rest(self, fields: _Fields, metrics: dict[str, float], *, glued: bool) -> bool:
+        """The text after the last whole field: a number with foreign text behind it, or a damaged end (then True)."""
+        head = _FIELD.match(fields.rest)
+        tail = fields.rest[head.end() :] if head else ""
+        if head and (_FOREIGN.match(tail) or _WORD_GLUED.match(tail) or (glued and not tail.strip())):
+            value = number(head.group(2))
+            assert value is not None
+            metrics[head.group(1)] = value
+            fields.printed.append(head.group(2))
+            self.notes.add("glued_text", f"foreign text after {head.group(1)} was removed")
+            return False
+        if glued and not head:
+            self.notes.add("glued_text", "foreign text after the last value was removed")
+        if ":" in fields.rest:
+            self.notes.add("value_cut", f"the end of a line could not be read: {fields.rest[:40]}")
+        return True
+
+    def _truncated(self, pending: _Pending, *, dropped: bool) -> None:
+        if not pending.ended:
+            self.notes.add("truncated_line", "the file ends inside a record")
+        if dropped:
+            self.notes.add("value_cut", "the last value of a line may be incomplete and was dropped")
+
+    def _step(self, printed_step: int, metrics: Mapping[str, float]) -> int:
+        told = metrics.get("training/global_step")
+        if told is None or not math.isfinite(told) or told != int(told):
+            return printed_step
+        if int(told) != printed_step:
+            self.notes.add(
+                "step_mismatch", f"printed step {printed_step}, training/global_step {int(told)}: the latter counts"
+            )
+        return int(told)
+
+    def _see_precision(self, printed: Iterable[str]) -> None:
+        if not self._three_decimals:
+            return
+        for value in printed:
+            _, dot, decimals = unwrap(value).partition(".")
+            if dot:
+                self._three_decimals = len(decimals) == 3 and decimals.isdigit()
+                self._shown += 1
+            if not self._three_decimals:
+                return
+
+    # ------------------------------------------------------------------ other lines that matter
+
+    def _other(self, own: OwnText, *, ended: bool) -> Iterator[Record]:
+        text = own.text
+        if "is not finite" in text:
+            self._complaint(text)
+        if not ended and _MARKER_BEGUN.fullmatch(text.strip()):
+            self.notes.add("truncated_line", "the file ends inside a record")
+        if self._quoted is not None and self._quoted[1] == own.process:
+            yield from self._quoted_field(text, ended=ended)
+        if " - " in text and own.process is None and "step" not in text[:4]:
+            fields = parse_fields(text.strip())
+            if len(fields.metrics) >= 2 and sum("/" in key for key in fields.metrics) == len(fields.metrics):
+                self.notes.add("orphan_fragment", f"the tail of a record without its step was left out: {text[:40]}")
+
+    def _quoted_field(self, text: str, *, ended: bool) -> Iterator[Record]:
+        assert self._quoted is not None
+        match = _QUOTED.fullmatch(text)
+        value = number(match.group(2)) if match else None
+        if match and not ended:
+            self.notes.add("truncated_line", "the file ends inside a record")
+            self.notes.add("value_cut", "the last value of a line may be incomplete and was dropped")
+        elif match and value is not None:
+            self._see_precision([match.group(2)])
+            yield Record(self._quoted[0], {match.group(1): value})
+
+    def _complaint(self, text: str) -> None:
+        if "grad_norm is not finite" in text and not self._complaining:
+            self._complaining = True
+            self.notes.again("worker_non_finite", text.strip()[:200])
+
+    # ------------------------------------------------------------------ state
+
+    def to_plain(self) -> dict[str, Any]:
+        """As `Parser.to_plain`."""
+        pending = self._pending
+        return {
+            "pending": None if pending is None else [pending.text, pending.process, pending.wrapped],
+            "wraps": self._wraps,
+            "quoted": self._quoted,
+            "precision": [self._shown, self._three_decimals],
+            "complaining": self._complaining,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """As `Parser.restore`."""
+        if state["pending"] is not None:
+            text, process, wrapped = state["pending"]
+            self._pending = _Pending(text, process, open_end=False, ended=True, glued=False, wrapped=wrapped)
+        self._wraps, self._complaining = bool(state["wraps"]), bool(state["complaining"])
+        self._quoted = None if state["quoted"] is None else (int(state["quoted"][0]), state["quoted"][1])
+        self._shown, self._three_decimals = int(state["precision"][0]), bool(state["precision"][1])
+
+
+def _marker_end(text: str) -> int:
+    marker = _MARKER.match(text)
+    return marker.end() if marker else 0
+
+
+def _without_last(body: str) -> tuple[str, bool]:
+    """The list without its last field, which may be cut, and whether a value was dropped with it."""
+    head, separator, last = body.rpartition(" - ")
+    if not separator:
+        head, last = "", body
+    if match := _FIELD.match(last):
+        if last[match.end() :].strip(" -") == "" and last[match.end() :]:
+            return (body[: len(body) - len(last) + match.end()], False)
+    return head, ":" in last

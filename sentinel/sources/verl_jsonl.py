@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Step records as JSON lines: verl's `file` logger and Sentinel's own recordings.
+
+verl writes `{"step": 7, "data": {key: number|null}}`, where null is what its JSON library makes of NaN and of both
+infinities. A recording holds `{"t": "step", "step": 7, "values": {...}}` among other records, with bare NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from sentinel.sources.ledger import Record
+from sentinel.sources.lines import Line, Notes, number
+from sentinel.sources.reader import Parser
+
+
+class _Plain(msgspec.Struct):
+    """The usual line, decoded straight into floats."""
+
+    step: int
+    data: dict[str, float | None]
+
+
+class _Recorded(msgspec.Struct, tag_field="t", tag="step"):
+    step: int
+    values: dict[str, float | None]
+
+
+_PLAIN = msgspec.json.Decoder(_Plain)
+_RECORDED = msgspec.json.Decoder(_Recorded)
+
+
+def loads(text: str, notes: Notes) -> Any:
+    """JSON with bare NaN and Infinity allowed (and noted). Raises ValueError, also for nesting without end."""
+
+    def constant(name: str) -> float:
+        notes.add("bare_nan", f"{name} without quotes in JSON text")
+        return float(name)
+
+    try:
+        return json.loads(text, parse_constant=constant)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def numbers_of(data: Mapping[str, Any], notes: Notes, *, null: float | None = None) -> dict[str, float]:
+    """The numeric entries of a JSON object; text that is a number counts and is noted; `null` stands for null."""
+    metrics: dict[str, float] = {}
+    for key, value in data.items():
+        if value is None:
+            if null is not None:
+                notes.add("non_finite_as_null", f"{key} is null: not finite")
+                metrics[key.strip()] = null
+        elif isinstance(value, (bool, int, float)):
+            metrics[key.strip()] = _as_float(value)
+        elif isinstance(value, str) and (told := number(value)) is not None:
+            notes.add("quoted_number", f"{key} is a number in quotes")
+            metrics[key.strip()] = told
+    return metrics
+
+
+def whole_number(value: object) -> int | None:
+    """The integer that a step field holds, as a number or in quotes; None where it holds none."""
+    told = number(value) if isinstance(value, str) else value
+    if isinstance(told, bool) or not isinstance(told, (int, float)):
+        return None
+    return int(told) if math.isfinite(told) and told == int(told) and abs(told) < 1 << 53 else None
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+class JsonLines(Parser):
+    """Frame of the readers of JSON lines: bad lines are noted and passed over, a cut last line is left out whole."""
+
+    def line(self, line: Line) -> Iterable[Record]:
+        """As `Parser.line`."""
+        text = line.text
+        if not text or text.isspace():
+            return ()
+        record = self.fast(text)
+        if record is not None:
+            return (record,)
+        try:
+            value = loads(text, self.notes)
+        except ValueError:
+            if line.ended:
+                self.notes.add("corrupt_line", f"not JSON, passed over: {text[:60]}")
+            else:
+                self.notes.add("truncated_line", "the file ends inside a record")
+            return ()
+        if not isinstance(value, dict):
+            self.notes.add("corrupt_line", f"no JSON object, passed over: {text[:60]}")
+            return ()
+        return self.record(value)
+
+    def fast(self, text: str) -> Record | None:
+        """The record of a line of the usual form, or None: then `record` decides."""
+        del text
+        return None
+
+    def record(self, value: dict[str, Any]) -> Iterable[Record]:
+        """The records of a JSON object."""
+        raise NotImplementedError
+
+
+class VerlFileLogger(JsonLines):
+    """verl's `file` logger."""
+
+    format = "verl_file_logger"
+
+    def fast(self, text: str) -> Record | None:
+        """As `JsonLines.fast`."""
+        try:
+            line = _PLAIN.decode(text)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        return self._of(line.step, line.data) if line.data else None
+
+    def record(self, value: dict[str, Any]) -> Iterable[Record]:
+        """As `JsonLines.record`."""
+        step, data = whole_number(value.get("step")), value.get("data")
+        if step is None or not isinstance(data, dict):
+            self.notes.add("foreign_record", f"a JSON object without step and data, passed over: {str(value)[:60]}")
+            return ()
+        metrics = numbers_of(data, self.notes, null=math.nan)
+        return (self._of(step, metrics),) if metrics else ()
+
+    def _of(self, step: int, data: Mapping[str, float | None]) -> Record:
+        if None in data.values():
+            self.notes.add("non_finite_as_null", "null under data: not finite")
+        metrics = {key.strip(): math.nan if value is None else value for key, value in data.items()}
+        told = whole_number(metrics.get("training/global_step"))
+        if told is not None and told != step:
+            self.notes.add("step_mismatch", f"step {step}, training/global_step {told}: the latter counts")
+            step = told
+        return Record(step, metrics)
+
+
+class Recording(JsonLines):
+    """What the trainer side of Sentinel recorded of a run (`SENTINEL_RECORD`)."""
+
+    format = "sentinel_recording"
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(notes)
+        self._session: str | None = None
+        self._restart = False
+
+    def fast(self, text: str) -> Record | None:
+        """As `JsonLines.fast`."""
+        try:
+            line = _RECORDED.decode(text)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        return self._of(line.step, {key: math.nan if v is None else v for key, v in line.values.items()})
+
+    def record(self, value: dict[str, Any]) -> Iterable[Record]:
+        """As `JsonLines.record`; a second start record begins another attempt once a step follows it."""
+        if value.get("t") == "start":
+            self._restart = True
+        step, values = whole_number(value.get("step")), value.get("values")
+        if value.get("t") != "step" or step is None or not isinstance(values, dict):
+            return ()
+        return (self._of(step, numbers_of(values, Notes())),)
+
+    def _of(self, step: int, metrics: dict[str, float]) -> Record:
+        restart, self._restart = self._restart, False
+        return Record(step, metrics, restart=restart)
