@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which capture is due at a step boundary: the trainer's copy of the orders.
+
+Pure bookkeeping. An order that came too late for its first step is moved to the next boundary as a whole,
+and the receipt says which steps it really was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+# Steps that a recording run dumps when nobody says otherwise: dense where runs part first, then ever rarer.
+DEFAULT_SCHEDULE = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+STAGES = ("actor_compute_log_prob", "ref_compute_log_prob", "compute_values", "critic_update", "actor_update")
+
+
+@dataclass(frozen=True)
+class Order:
+    """One capture order, as the trainer holds it."""
+
+    id: str
+    first_step: int
+    last_step: int
+    stages: tuple[str, ...]
+    level: str = "L0"
+    ranks: tuple[int, ...] | None = None
+    why: str = ""
+    incident: str | None = None
+    modules: tuple[str, ...] = ()
+    task: str = "statistics"
+    asked_first_step: int = 0
+    """The first step that was asked for; differs from `first_step` when the order came late."""
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], number: int = 0) -> Order:
+        """Read the ORDER form of the command-line contract.
+
+        Raises:
+            ValueError: a field is missing or of the wrong kind; the text names it.
+        """
+        try:
+            first = int(plain["first_step"])
+            last = int(plain.get("last_step", first))
+            ranks = plain.get("ranks")
+            order = cls(
+                id=str(plain.get("id") or f"order-{number}"),
+                first_step=first,
+                last_step=last,
+                stages=tuple(str(s) for s in plain["stages"]),
+                level=str(plain.get("level") or "L0"),
+                ranks=None if ranks in (None, "all") else tuple(int(r) for r in ranks),
+                why=str(plain.get("why") or ""),
+                incident=plain.get("incident"),
+                modules=tuple(str(m) for m in plain.get("modules") or ()),
+                task=str(plain.get("task") or "statistics"),
+                asked_first_step=first,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"capture order {number}: {type(error).__name__} {error}") from error
+        if order.last_step < order.first_step or not order.stages:
+            raise ValueError(f"capture order {order.id}: needs a stage and first_step <= last_step")
+        return order
+
+
+class OrderBook:
+    """The orders that are not finished. Not thread-safe by itself: the session holds the lock."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Order] = {}
+        self._begun: set[str] = set()
+        self._done: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def offer(self, orders: Iterable[Order]) -> None:
+        """Take orders in; one that is known, running or finished is not taken twice."""
+        for order in orders:
+            if order.id not in self._open and order.id not in self._done:
+                self._open[order.id] = order
+
+    def cancel(self, ids: Iterable[str]) -> list[Order]:
+        """Drop orders and return those that were open."""
+        dropped = [self._open[name] for name in ids if name in self._open]
+        for order in dropped:
+            self.finish(order.id)
+        return dropped
+
+    def due(self, step: int) -> list[Order]:
+        """The orders to obey at this step; one that has not begun and is late is moved here first."""
+        due = []
+        for order in list(self._open.values()):
+            if order.id not in self._begun and order.first_step < step:
+                order = replace(order, first_step=step, last_step=step + order.last_step - order.first_step)
+                self._open[order.id] = order
+            if order.first_step <= step <= order.last_step:
+                self._begun.add(order.id)
+                due.append(order)
+            elif order.last_step < step:
+                self.finish(order.id)
+        return due
+
+    def finish(self, order_id: str) -> None:
+        """The order's last step is over, or it failed for good."""
+        self._open.pop(order_id, None)
+        self._begun.discard(order_id)
+        self._done[order_id] = None
+        while len(self._done) > 1000:
+            self._done.pop(next(iter(self._done)))

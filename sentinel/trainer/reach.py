@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the trainer to its workers: arm, disarm and collect, without ever waiting on the trainer's thread.
+
+Calls are queued on each worker before the stage calls of the step; an actor runs its calls in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sentinel.trainer import arming
+from sentinel.trainer.orders import Order
+
+_GROUPS = ("actor_rollout_wg", "ref_policy_wg", "critic_wg", "rm_wg")
+
+
+@dataclass
+class Armed:
+    """One step of one order, on its way through the workers."""
+
+    order: Order
+    step: int
+    plan: dict[str, Any]
+    workers: list[Any]
+    arm_calls: list[Any]
+    disarm_calls: list[Any]
+
+
+def workers_of(trainer: Any) -> list[Any]:
+    """Every distinct worker actor of a verl trainer: worker groups often alias the same processes."""
+    seen: dict[Any, Any] = {}
+    for name in _GROUPS:
+        for worker in getattr(getattr(trainer, name, None), "workers", None) or ():
+            seen.setdefault(getattr(worker, "_actor_id", id(worker)), worker)
+    return list(seen.values())
+
+
+def stages_of(trainer: Any) -> list[str]:
+    """The dumpable stages that this trainer runs, from its own switches."""
+    stages = ["actor_compute_log_prob"]
+    if getattr(trainer, "use_reference_policy", False):
+        stages.append("ref_compute_log_prob")
+    if getattr(trainer, "use_critic", False):
+        stages += ["compute_values", "critic_update"]
+    return [*stages, "actor_update"]
+
+
+def arm(trainer: Any, order: Order, step: int, root: str, min_free_bytes: int | None = None) -> Armed:
+    """Queue the arming of one step on every chosen rank."""
+    plan: dict[str, Any] = {
+        "root": root,
+        "step": step,
+        "stages": list(order.stages),
+        "level": order.level,
+        "task": order.task,
+        "modules": list(order.modules),
+        "min_free_bytes": min_free_bytes,
+    }
+    chosen = [w for rank, w in _ranked(trainer) if order.ranks is None or rank in order.ranks]
+    calls = [worker.__ray_call__.remote(arming.arm, plan) for worker in chosen]
+    return Armed(order, step, plan, chosen, calls, [])
+
+
+def disarm(armed: Armed) -> None:
+    """Queue the disarming; the answers are collected elsewhere."""
+    armed.disarm_calls = [worker.__ray_call__.remote(arming.disarm) for worker in armed.workers]
+
+
+def _ranked(trainer: Any) -> Iterable[tuple[int, Any]]:
+    """Workers with their rank inside their own group."""
+    seen: set[Any] = set()
+    for name in _GROUPS:
+        for rank, worker in enumerate(getattr(getattr(trainer, name, None), "workers", None) or ()):
+            key = getattr(worker, "_actor_id", id(worker))
+            if key not in seen:
+                seen.add(key)
+                yield rank, worker
+
+
+def collect(armed: Armed, timeout_seconds: float) -> tuple[list[dict[str, Any]], list[str]]:
+    """Wait for the workers' answers. On a background thread only.
+
+    Returns:
+        What each rank dumped, and what went wrong.
+    """
+    import ray
+
+    answers, problems = [], []
+    for calls in (armed.arm_calls, armed.disarm_calls):
+        for call in calls:
+            try:
+                answer = ray.get(call, timeout=timeout_seconds)
+            except ray.exceptions.RayError as error:
+                problems.append(f"worker did not answer: {type(error).__name__}")
+                continue
+            if answer.get("error"):
+                problems.append(f"rank {answer.get('rank')}: {answer['error']}")
+            if answer.get("broken"):
+                problems.append(f"rank {answer.get('rank')}: {answer['broken']}")
+            if calls is armed.disarm_calls and answer:
+                answers.append(answer)
+    return answers, problems

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One watched training process: steps go out, orders come in, captures happen between two boundaries.
+
+The trainer's thread calls `step_logged`, `boundary` and `step_over`; everything that can take time happens on the
+emitters' threads or on the short-lived thread that collects a capture's answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sentinel.trainer import reach
+from sentinel.trainer.emitter import Emitter
+from sentinel.trainer.fuse import Fuse
+from sentinel.trainer.orders import Order, OrderBook
+from sentinel.trainer.receipts import ReceiptBook, ended
+from sentinel.trainer.values import plain_values
+
+DEFAULT_WAIT_SECONDS = 0.05
+COLLECT_SECONDS = 300.0
+
+
+@dataclass
+class Outlets:
+    """Where this process reports to: the daemon, a recording, or both."""
+
+    daemon: Any = None
+    recording: Any = None
+
+
+class Session:
+    """Everything of Sentinel in one trainer process; made once, by the plugin.
+
+    Args:
+        run: name of the run.
+        outlets: at least one.
+        dump_root: where dumps go when the daemon names no other place.
+        orders: orders that hold without any daemon (a file of orders, a recording's schedule).
+    """
+
+    def __init__(self, run: str, outlets: Outlets, dump_root: str, orders: list[Order] | None = None) -> None:
+        self.run = run
+        self.metrics = Fuse("metrics")
+        self.capture = Fuse("capture")
+        self.wait_seconds = DEFAULT_WAIT_SECONDS
+        self.dump_root = dump_root
+        self.min_free_bytes: int | None = None
+        self._lock = threading.Lock()
+        self._book = OrderBook()
+        self._book.offer(orders or [])
+        self._own_orders = {order.id for order in orders or []}
+        self._own_root = dump_root
+        self._armed: list[reach.Armed] = []
+        self._receipts: dict[str, ReceiptBook] = {}
+        self._last_number = 0
+        self._ended = False
+        self._health = (0, 0, 0, 0)
+        self._daemon = self._emitter(outlets.daemon)
+        self._recording = self._emitter(outlets.recording)
+        self._emitters = [emitter for emitter in (self._daemon, self._recording) if emitter is not None]
+
+    def _emitter(self, outlet: Any) -> Emitter | None:
+        return None if outlet is None else Emitter(outlet, self._on_reply, self._prepare)
+
+    # ------------------------------------------------------------------ the trainer's thread
+
+    def started(self, facts: Mapping[str, Any], config: Mapping[str, str] | None) -> None:
+        """Say who is training. Call before the first step."""
+        self._put({"t": "start", "at": time.time(), "run": self.run, "facts": dict(facts), "config": config})
+
+    def schedule(self, orders: Iterable[Order]) -> None:
+        """Take in orders that no daemon gave, such as a recording's default schedule."""
+        with self._lock:
+            for order in orders:
+                self._own_orders.add(order.id)
+                self._book.offer([order])
+
+    def step_logged(self, step: int, data: Mapping[Any, Any]) -> None:
+        """A step's metrics were logged: copy them shallowly and go on."""
+        self.metrics.run(
+            functools.partial(self._put, {"t": "step", "step": step, "at": time.time(), "raw": dict(data)}), None
+        )
+
+    def boundary(self, trainer: Any, step: int) -> None:
+        """A step begins: wait for the verdict on the one before, at most the bound, and arm what is due."""
+        self.capture.run(functools.partial(self._boundary, trainer, step), None)
+
+    def step_over(self, step: int) -> None:
+        """A step ends: take the captures of this step off again."""
+        if self._armed:
+            self.capture.run(functools.partial(self._disarm, step), None)
+
+    def finished(self) -> None:
+        """The run's last step was logged: say goodbye, and give the last records their one bounded moment."""
+        if not self._ended:
+            self._ended = True
+            self._put({"t": "end", "at": time.time(), "finished": True})
+            for emitter in self._emitters:
+                emitter.wait(self._last_number, self.wait_seconds)
+
+    def close(self) -> None:
+        """Stop the threads; waits at most a second for each. For tests and for loops that detach."""
+        for emitter in self._emitters:
+            emitter.close()
+
+    def _put(self, record: dict[str, Any]) -> None:
+        for emitter in self._emitters:
+            number = emitter.put(record)
+            if emitter is self._daemon:
+                self._last_number = number
+
+    def _boundary(self, trainer: Any, step: int) -> None:
+        if self._daemon is not None:
+            self._daemon.wait(self._last_number, self.wait_seconds)
+        if not self._book:
+            return
+        with self._lock:
+            due = self._book.due(step)
+        for order in due:
+            root = self._own_root if order.id in self._own_orders else self.dump_root
+            armed = reach.arm(trainer, order, step, root, self.min_free_bytes)
+            self._armed.append(armed)
+
+    def _disarm(self, step: int) -> None:
+        armed, self._armed = self._armed, []
+        for one in armed:
+            reach.disarm(one)
+        with self._lock:
+            for one in armed:
+                if one.order.last_step <= step:
+                    self._book.finish(one.order.id)
+        threading.Thread(target=self._collect, args=(armed,), name="sentinel-collect", daemon=True).start()
+
+    # ------------------------------------------------------------------ background threads
+
+    def _collect(self, armed: list[reach.Armed]) -> None:
+        self.capture.run(functools.partial(self._collect_all, armed), None)
+
+    def _collect_all(self, armed: list[reach.Armed]) -> None:
+        for one in armed:
+            answers, problems = reach.collect(one, COLLECT_SECONDS)
+            book = self._receipts.setdefault(one.order.id, ReceiptBook(one.order))
+            book.add(one.step, answers, problems)
+            over = one.step >= one.order.last_step
+            self._send_receipt(one.order, book.receipt(finished=over))
+            if over:
+                del self._receipts[one.order.id]
+
+    def _send_receipt(self, order: Order, receipt: dict[str, Any]) -> None:
+        record = {
+            "t": "receipt",
+            "at": time.time(),
+            "capture": order.id,
+            "receipt": receipt,
+            "step": receipt["last_step"],
+        }
+        own = order.id in self._own_orders
+        for emitter in self._emitters:
+            # A daemon knows nothing of orders that it did not give.
+            if not (own and emitter is self._daemon):
+                emitter.put(record)
+
+    def _on_reply(self, reply: Mapping[str, Any]) -> None:
+        self.capture.run(functools.partial(self._take_orders, reply), None)
+        self.metrics.run(self._tell_health, None)
+
+    def _take_orders(self, reply: Mapping[str, Any]) -> None:
+        settings = reply.get("settings") or {}
+        self.wait_seconds = float(settings.get("wait_seconds", self.wait_seconds))
+        self.dump_root = str(settings.get("dump_root") or self.dump_root)
+        if settings.get("min_free_bytes") is not None:
+            self.min_free_bytes = int(settings["min_free_bytes"])
+        orders = [Order.from_plain(plain, number) for number, plain in enumerate(reply.get("orders") or ())]
+        with self._lock:
+            self._book.offer(orders)
+            cancelled = self._book.cancel(reply.get("cancelled") or ())
+        for order in cancelled:
+            if order.id not in self._receipts and all(one.order.id != order.id for one in self._armed):
+                self._send_receipt(order, ended(order, "cancelled", "taken back before its first step"))
+
+    def _prepare(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Turn what the trainer's thread only copied into plain numbers."""
+        raw = record.get("raw")
+        if raw is None:
+            return record
+        values, unreadable = plain_values(raw)
+        plain = {key: value for key, value in record.items() if key != "raw"}
+        return {**plain, "values": values, "unreadable": unreadable}
+
+    def _tell_health(self) -> None:
+        """Report drops, expired waits and failures once they have changed."""
+        daemon = self._daemon
+        if daemon is None:
+            return
+        now = (daemon.dropped, daemon.waits_expired, self.metrics.failures, self.capture.failures)
+        if now != self._health:
+            self._health = now
+            daemon.put({"t": "health", **self.health()})
+
+    def health(self) -> dict[str, Any]:
+        """Drops, waits and fuses, in the form of the protocol's health record."""
+        daemon = self._daemon
+        return {
+            "dropped": sum(emitter.dropped for emitter in self._emitters),
+            "wait_seconds": daemon.wait_seconds if daemon else 0.0,
+            "waits_expired": daemon.waits_expired if daemon else 0,
+            "fuses": {fuse.feature: int(fuse.burnt) for fuse in (self.metrics, self.capture)},
+            "failures": {fuse.feature: fuse.failures for fuse in (self.metrics, self.capture)},
+        }
