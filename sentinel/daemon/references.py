@@ -161,6 +161,8 @@ def _recorded_name(recording: Recording) -> str:
 
 
 def _read_run(path: Path) -> ReferenceRun:
+    if not path.exists():
+        raise BaselineError(path, "no such file or folder")
     read = sources.read_file(path)
     if not read.steps:
         raise BaselineError(path, "holds no step with metrics")

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making a bundle out of what a command line names: sources read, merged, described, written."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentinel.cli.output import note
+from sentinel.daemon.references import gather
+from sentinel.errors import BaselineError
+from sentinel.storage.bundle import write_bundle
+from sentinel.storage.dump_tree import find_dumps
+from sentinel.storage.fingerprint import config_fingerprint, model_fingerprint
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from sentinel.daemon.references import Material
+    from sentinel.records import GoldenDump, ReferenceRun
+    from sentinel.storage.manifest import Manifest
+
+
+def gather_all(args: argparse.Namespace, scratch: Path, says: Callable[[str], None]) -> list[Material]:
+    """Read every source and twin that the command names; what they leave out is said on standard error."""
+    found = []
+    named = [(source, False) for source in args.sources] + [(twin, True) for twin in args.twin]
+    for number, (source, twin) in enumerate(named):
+        says(f"reading {source} ({number + 1} of {len(named)})")
+        material = gather(source, scratch / str(number))
+        for text in material.notes:
+            note(text)
+        if twin:
+            material = replace(material, runs=tuple(replace(run, twin=True) for run in material.runs))
+        found.append(material)
+    return found
+
+
+def write(
+    args: argparse.Namespace,
+    path: Path,
+    materials: Sequence[Material],
+    says: Callable[[str], None],
+    *,
+    created: str | None,
+) -> Manifest:
+    """Write the bundle of all materials and of the folders that the command names.
+
+    Args:
+        args: with `dumps`, `model`, `config`, and with `rollouts` and `name` where the verb has them.
+        path: of the bundle.
+        materials: what was read; the first one gives the name.
+        says: is told what is being done.
+        created: time in the manifest; None for now.
+
+    Raises:
+        BaselineError: a part cannot be used, or the bundle not be written.
+    """
+    runs = [run for material in materials for run in material.runs]
+    _warn_of_repeats(runs)
+    fingerprint = _fingerprint(args, materials, says)
+    dumps = [dump for material in materials for dump in material.dumps] + _named_dumps(args.dumps)
+    says(f"packing {path}")
+    return write_bundle(
+        path,
+        name=getattr(args, "name", None) or materials[0].name,
+        runs=runs,
+        dumps=dumps,
+        rollouts=getattr(args, "rollouts", None) or _rollouts(materials),
+        fingerprint=fingerprint,
+        made="\n".join(text for text in (*(m.made for m in materials), _command(args)) if text),
+        created=created,
+    )
+
+
+def content_hash(run: ReferenceRun) -> str:
+    """Return a hash of a run's steps and values, whatever its source is called."""
+    digest = hashlib.sha256()
+    for reading in sorted(run.readings, key=lambda r: (r.attempt, r.step, r.kind)):
+        digest.update(repr((reading.step, reading.kind, reading.attempt, sorted(reading.metrics.items()))).encode())
+    return digest.hexdigest()
+
+
+def _rollouts(materials: Sequence[Material]) -> Path | None:
+    found = [material for material in materials if material.rollouts is not None]
+    if len(found) > 1:
+        note(f"several sources hold rollouts; those of {found[0].name} are kept")
+    return found[0].rollouts if found else None
+
+
+def _command(args: argparse.Namespace) -> str:
+    """Return the command as it can be typed again."""
+    output = getattr(args, "output", None)
+    words = ["record" if output else "add", *([] if output else [str(args.bundle)]), *args.sources]
+    words += ["-o", str(output)] if output else []
+    for option in ("twin", "dumps", "model", "config", "rollouts", "name"):
+        value = getattr(args, option, None)
+        for one in value if isinstance(value, list) else [value]:
+            words += [f"--{option}", str(one)] if one is not None else []
+    return f"sentinel baseline {shlex.join(words)}"
+
+
+def _warn_of_repeats(runs: Sequence[ReferenceRun]) -> None:
+    """Say so if a seed is there twice: it would tell the engine that healthy runs never differ."""
+    seen: dict[str, ReferenceRun] = {}
+    for run in runs:
+        first = run if run.twin else seen.setdefault(content_hash(run), run)
+        if first is not run:
+            note(f"{run.source} has exactly the metrics of {first.source}: a run twice says nothing about other seeds")
+
+
+def _named_dumps(folders: Sequence[Path]) -> list[GoldenDump]:
+    dumps: list[GoldenDump] = []
+    for folder in folders:
+        found = find_dumps(folder)
+        if not found:
+            form = "holds no dumps of the form step_<N>/<stage>/step0/rank<r>/dump.json"
+            raise BaselineError(folder, form if folder.is_dir() else "no such folder")
+        dumps += found
+    return dumps
+
+
+def _fingerprint(
+    args: argparse.Namespace, materials: Sequence[Material], says: Callable[[str], None]
+) -> dict[str, object] | None:
+    """Return what is known of model and configuration; of several runs' facts, those that all agree on."""
+    known = [material.fingerprint for material in materials if material.fingerprint is not None]
+    merged = {key: value for one in reversed(known) for key, value in one.items()}
+    facts = [part for one in known if isinstance(part := one.get("facts"), dict)]
+    if facts:
+        merged["facts"] = {k: v for k, v in facts[0].items() if all(k in o and o[k] == v for o in facts)}
+    if args.model is not None:
+        merged["model"] = model_fingerprint(args.model, says)
+    if args.config is not None:
+        merged["config"] = config_fingerprint(args.config)
+    return dict(sorted(merged.items())) or None
