@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether two dumps are of the same computation: step, rows and starting weights; and a parameter that is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentinel.core.triage.deviation import Deviations
+from sentinel.core.triage.pairing import RowPair
+from sentinel.core.triage.walk import Forest, Node
+
+# A weight that stands this far out of the others' deviation did not get there by their common updates.
+OUTLIER = 12.0
+# Few enough to be a fault of their own while all others are the same numbers.
+FEW_SHARE = 0.25
+# An update moves a weight by less than this, relative to its norm or peak.
+UPDATE_SIZE = 0.02
+# Other rows have another sum (in units of the norm) although their norm is nearly the same.
+OTHER_ROWS_SUM = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What the parameters say."""
+
+    agree: bool | None
+    blamed: tuple[tuple[Node, int], ...]
+    """Parameters that differ while the others agree, in order of execution: call and row."""
+    moved: float
+    """The usual deviation (90th percentile) of parameters that all moved; 0 where they agree."""
+    differing: int
+    compared: int
+
+
+def judge_weights(forest: Forest, measured: Deviations) -> Weights:
+    """Tell parameters that are the cause from parameters that updates have moved."""
+    first: dict[tuple[str, str], tuple[Node, int]] = {}
+    for node in sorted(forest.nodes, key=lambda node: node.pair.target.order):
+        for row in node.weights:
+            if measured.known[row]:
+                first.setdefault((node.pair.target.module, forest.rows[row][0].position), (node, row))
+    places = list(first.values())
+    if not places:
+        return Weights(None, (), 0.0, 0, 0)
+    rows = np.array([row for _, row in places])
+    sizes = measured.overall[rows]
+    differs = ~measured.exact[rows]
+    count = int(differs.sum())
+    if count == 0:
+        return Weights(True, (), 0.0, 0, len(places))
+    modules = {node.pair.target.module for node, _ in places}
+    wrong = {node.pair.target.module for (node, _), odd in zip(places, differs, strict=True) if odd}
+    slight = len(wrong) > 2 and bool(np.all(np.nan_to_num(measured.units[rows[differs]], posinf=np.inf) <= 2))
+    if len(wrong) <= max(1, FEW_SHARE * len(modules)) and not slight:
+        blamed = tuple(place for place, odd in zip(places, differs, strict=True) if odd)
+        return Weights(False, blamed, 0.0, count, len(places))
+    usual = float(np.quantile(sizes, 0.9))
+    limit = max(OUTLIER * usual, UPDATE_SIZE) if len(places) > 4 else np.inf
+    blamed = tuple(place for place, size in zip(places, sizes, strict=True) if size > limit)
+    return Weights(False, blamed, usual, count, len(places))
+
+
+def judge_rows(forest: Forest, measured: Deviations) -> tuple[bool | None, str]:
+    """Whether both sides saw the same rows: token ids and masks, shapes, and what the first module made of them."""
+    seen = False
+    for node in _roots_first(forest):
+        for row in node.inputs:
+            target, golden = forest.rows[row]
+            if target.shape != golden.shape:
+                return False, f"{target.name} {target.position} has the shape {target.shape} against {golden.shape}"
+            if golden.dtype.startswith(("int", "uint")):
+                if not measured.exact[row]:
+                    return False, f"{target.name} {target.position} holds other numbers"
+                seen = True
+    lookup = _lookup(forest)
+    if lookup is None:
+        return _first_inputs(forest, measured) if not seen else True, ""
+    node, row = lookup
+    weights_agree = all(measured.exact[weight] for weight in node.weights)
+    size = measured.size[row]
+    if weights_agree and size[2] > OTHER_ROWS_SUM and size[2] > 4 * size[0] and not _one_shift(forest.rows[row]):
+        return False, f"the {node.pair.target.module} of both sides looked up other rows from the same weights"
+    return True, ""
+
+
+def _roots_first(forest: Forest) -> Sequence[Node]:
+    """The calls that the rows enter through: forwards of the outermost modules, and the first of all."""
+    forwards = [node for node in forest.nodes if node.pair.target.kind == "forward"]
+    outer = [node for node in forwards if node.parent is None]
+    return [*sorted(outer, key=lambda node: node.start), *[node for node in forwards if _is_lookup(node)][:1]]
+
+
+def _is_lookup(node: Node) -> bool:
+    return "embed" in node.pair.target.module.rpartition(".")[2].lower() or ".Embedding." in node.pair.target.name
+
+
+def _lookup(forest: Forest) -> tuple[Node, int] | None:
+    """The first embedding's output."""
+    for node in forest.nodes:
+        if node.pair.target.kind == "forward" and _is_lookup(node) and node.outputs:
+            return node, node.outputs[0]
+    return None
+
+
+def _one_shift(pair: RowPair) -> bool:
+    """Whether all elements were moved by one number: mean, max and min moved alike."""
+    target, golden = pair
+    gaps: list[float] = []
+    for mine, theirs in ((target.mean, golden.mean), (target.max, golden.max), (target.min, golden.min)):
+        if mine is None or theirs is None:
+            return False
+        gaps.append(mine - theirs)
+    largest = max(abs(gap) for gap in gaps)
+    return largest > 0 and max(gaps) - min(gaps) < 0.2 * largest
+
+
+def _first_inputs(forest: Forest, measured: Deviations) -> bool | None:
+    """Without token ids: whether the first call's inputs are the same numbers."""
+    for node in forest.roots:
+        known = [row for row in node.inputs if measured.known[row]]
+        if known:
+            return True if all(measured.exact[row] for row in known) else None
+    return None

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far two sets of statistics of one tensor are apart, and how far they may be.
+
+A perturbation of relative size e (its norm over the tensor's norm) that points anywhere shows in the four statistics as
+    norm   |dN| / N                    about e / sqrt(n), and e itself where the tensor was scaled
+    peak   |dMax|, |dMin| / max(|x|)   about e / 4
+    sum    |dMean| n / N               about e, and e sqrt(n) where all elements moved together
+so all three are evidence, and their maximum estimates e. msprobe computes statistics in the tensor's own dtype: in bf16 a
+step of 2^-8 to 2^-7 is the least that norm and peak can show, so these are counted in units of the last place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentinel.core.triage.pairing import RowPair
+
+Floats = NDArray[np.float64]
+
+# Bits of the significand, the hidden one included.
+PRECISION_BITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+_OTHER_BITS = 24
+NORM, PEAK, SUM = range(3)
+MEASURES = ("norm", "peak", "sum")
+
+
+@dataclass(frozen=True, slots=True)
+class Deviations:
+    """Deviations of many rows; row i belongs to pair i of the input."""
+
+    size: Floats
+    """Rows x (norm, peak, sum): relative deviation; NaN where a statistic is missing on a side; infinite where only one side is
+    finite or shapes differ."""
+    floor: Floats
+    """Rows x (norm, peak, sum): what rounding of the tensor and of its statistics alone explains."""
+    units: Floats
+    """Rows x (norm, peak): deviation in units of the last place of the statistic."""
+    overall: Floats
+    """Rows: the largest of the three, 0 where nothing is known."""
+    exact: NDArray[np.bool_]
+    """Rows: every known statistic is the same number (and checksums, where both have one)."""
+    known: NDArray[np.bool_]
+    """Rows: there is anything to compare."""
+
+
+def deviations(rows: Sequence[RowPair]) -> Deviations:
+    """Measure every row."""
+    count = len(rows)
+    target, golden = _numbers(rows, 0), _numbers(rows, 1)
+    elements = np.array([max(_elements(g.shape), 1) for _, g in rows], dtype=np.float64)
+    bits = np.array([min(_bits(t.dtype), _bits(g.dtype)) for t, g in rows], dtype=np.float64)
+    integral = np.array([_is_integral(g.dtype) for _, g in rows], dtype=bool)
+    moved = np.array([t.shape != g.shape for t, g in rows], dtype=bool)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.abs(target - golden)
+    # Both sides the same infinity or both NaN: nothing to say about this statistic; one side only: infinitely far.
+    finite_target, finite_golden = np.isfinite(target), np.isfinite(golden)
+    gap = np.where(finite_target & finite_golden, gap, np.nan)
+    one_sided = (finite_target != finite_golden) & ~_missing(rows, 0) & ~_missing(rows, 1)
+    size, units = _relative(target, golden, gap, elements, bits)
+    size[np.any(one_sided, axis=1), :] = np.inf
+    size[moved, :] = np.inf
+    floor = _floors(target, golden, elements, bits)
+    floor[integral, :] = (
+        0.5 / np.maximum(np.nanmax(np.abs(np.nan_to_num(golden[integral])), axis=1, initial=1.0), 1.0)[:, None]
+    )
+    same_sum = np.array([t.checksum == g.checksum or None in (t.checksum, g.checksum) for t, g in rows], dtype=bool)
+    checked = np.array([None not in (t.checksum, g.checksum) for t, g in rows], dtype=bool)
+    with np.errstate(invalid="ignore"):
+        statistics_same = ~np.any(np.nan_to_num(size, nan=0.0) > 0, axis=1)
+    known = np.any(~np.isnan(size), axis=1) | checked
+    overall = np.max(np.nan_to_num(size, nan=0.0, posinf=np.inf), axis=1, initial=0.0) if count else np.zeros(0)
+    return Deviations(size, floor, units, overall, statistics_same & same_sum, known)
+
+
+def _numbers(rows: Sequence[RowPair], side: int) -> Floats:
+    """Rows x (norm, mean, max, min); absent is NaN."""
+    nan = float("nan")
+    values = [
+        (
+            nan if row.norm is None else row.norm,
+            nan if row.mean is None else row.mean,
+            nan if row.max is None else row.max,
+            nan if row.min is None else row.min,
+        )
+        for row in (pair[side] for pair in rows)
+    ]
+    return np.array(values, dtype=np.float64).reshape(len(rows), 4)
+
+
+def _missing(rows: Sequence[RowPair], side: int) -> NDArray[np.bool_]:
+    absent = [
+        (row.norm is None, row.mean is None, row.max is None, row.min is None) for row in (pair[side] for pair in rows)
+    ]
+    return np.array(absent, dtype=bool).reshape(len(rows), 4)
+
+
+def _relative(target: Floats, golden: Floats, gap: Floats, elements: Floats, bits: Floats) -> tuple[Floats, Floats]:
+    tiny = np.finfo(np.float64).tiny
+    norm = np.fmax(np.abs(golden[:, 0]), np.abs(target[:, 0]))
+    peak = np.fmax(
+        np.fmax(np.abs(golden[:, 2]), np.abs(golden[:, 3])), np.fmax(np.abs(target[:, 2]), np.abs(target[:, 3]))
+    )
+    # A tensor without Norm and Mean (integers) still has its extremes.
+    scale = np.where(np.isfinite(norm) & (norm > 0), norm, peak * np.sqrt(elements))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        size = np.stack(
+            [
+                gap[:, 0] / np.maximum(norm, tiny),
+                np.fmax(gap[:, 2], gap[:, 3]) / np.maximum(peak, tiny),
+                gap[:, 1] * elements / np.maximum(scale, tiny),
+            ],
+            axis=1,
+        )
+        peak_gap = np.fmax(gap[:, 2] / _unit(golden[:, 2], bits), gap[:, 3] / _unit(golden[:, 3], bits))
+        units = np.stack([gap[:, 0] / _unit(golden[:, 0], bits), peak_gap], axis=1)
+    return size, units
+
+
+def _unit(value: Floats, bits: Floats) -> Floats:
+    """Distance from `value` to the next number of that precision."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponent = np.floor(np.log2(np.maximum(np.abs(value), np.finfo(np.float32).tiny)))
+    return np.exp2(exponent - (bits - 1))
+
+
+def _floors(target: Floats, golden: Floats, elements: Floats, bits: Floats) -> Floats:
+    """One rounding of the tensor's elements and of each statistic, for a sum over many elements what its order costs."""
+    half = np.exp2(-bits)
+    norm = np.fmax(np.abs(golden[:, 0]), np.abs(target[:, 0]))
+    peak = np.fmax(np.fmax(np.abs(golden[:, 2]), np.abs(golden[:, 3])), np.finfo(np.float64).tiny)
+    accumulate = 2.0**-24 * np.sqrt(elements)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_unit = _unit(golden[:, 1], bits) * elements / np.maximum(norm, np.finfo(np.float64).tiny)
+        norm_unit = np.minimum(_unit(golden[:, 0], bits) / np.maximum(norm, np.finfo(np.float64).tiny), 2 * half)
+        peak_unit = np.minimum(np.fmax(_unit(golden[:, 2], bits), _unit(golden[:, 3], bits)) / peak, 2 * half)
+    statistic_noise = np.minimum(accumulate, 2.0**-17)
+    return np.stack(
+        [
+            np.nan_to_num(norm_unit, nan=1.0) + statistic_noise,
+            np.nan_to_num(peak_unit, nan=1.0) + 2.0**-24,
+            np.nan_to_num(mean_unit, nan=1.0) + 2 * half + accumulate,
+        ],
+        axis=1,
+    )
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+def _bits(dtype: str) -> int:
+    return PRECISION_BITS.get(dtype, _OTHER_BITS)
+
+
+def _is_integral(dtype: str) -> bool:
+    return dtype.startswith(("int", "uint", "bool"))

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a row may be off before its module is blamed.
+
+    allowed = factor x floor + gain x (what reached the module already deviating)
+
+The floor is rounding (deviation.py). The factor covers another order of summation, another kernel, other hardware; its defaults
+come from clean pairs (bench/triage_corpus.py) and clean pairs of the user's own widen it by kind of module. The gain lets a
+module pass on, and moderately amplify, the deviation of its inputs and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+Triple = tuple[float, float, float]
+
+# (norm, peak, sum). Half-precision statistics are counted in units of the last place: one unit is noise, two are not.
+FACTORS: Mapping[str, Triple] = {"half": (1.6, 2.2, 4.0), "single": (8.0, 30.0, 20.0)}
+BACKWARD_FACTORS: Mapping[str, Triple] = {"half": (2.2, 3.2, 6.0), "single": (16.0, 60.0, 40.0)}
+GRADIENT_FACTORS: Mapping[str, Triple] = {"half": (3.2, 4.2, 8.0), "single": (40.0, 120.0, 80.0)}
+GAINS: Triple = (3.0, 6.0, 8.0)
+# Probabilities minus one-hot labels: what is left after that subtraction carries the whole deviation of the logits.
+LOSS_GAIN = 20.0
+_HALVES = frozenset({"bfloat16", "float16"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Allowances, widened per group of rows where clean pairs needed it."""
+
+    widened: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    """(kind of row, last name of the module, dtype) -> factor on the whole allowance."""
+
+    def allowance(self, group: tuple[str, str, str], floor: Triple, reached: float) -> Triple:
+        """The deviation in norm, peak and sum that is no evidence."""
+        table = {"output": FACTORS, "input": FACTORS, "gradient": GRADIENT_FACTORS}.get(group[0], BACKWARD_FACTORS)
+        factors = table["half" if group[2] in _HALVES else "single"]
+        wide = self.widened.get(group, 1.0)
+        return (
+            wide * (factors[0] * floor[0] + GAINS[0] * reached),
+            wide * (factors[1] * floor[1] + GAINS[1] * reached),
+            wide * (factors[2] * floor[2] + GAINS[2] * reached),
+        )
+
+
+def learn(scores: Iterable[tuple[tuple[str, str, str], float]], margin: float = 1.5) -> Tolerance:
+    """Widen each group so that the scores seen on clean pairs stay below one by `margin`."""
+    widest: dict[tuple[str, str, str], float] = {}
+    for group, score in scores:
+        if score * margin > widest.get(group, 1.0):
+            widest[group] = score * margin
+    return Tolerance(widest)

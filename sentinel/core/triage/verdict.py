@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on a pair of dumps: comparable at all, and where the two part first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sentinel.core.triage.comparable import Weights, judge_rows, judge_weights
+from sentinel.core.triage.deviation import Deviations, deviations
+from sentinel.core.triage.outline import Entry, outline
+from sentinel.core.triage.pairing import Pairing, pair_up, renaming
+from sentinel.core.triage.tell import divergence_of_fault, divergence_of_weights
+from sentinel.core.triage.tolerance import Tolerance, learn
+from sentinel.core.triage.walk import Deviating, Fault, Forest, Walk, grow
+from sentinel.records import STAGES, Comparable, Divergence, LayerStat, Triage
+
+Stats = Sequence[LayerStat]
+Side = Mapping[str, Mapping[int, Stats]]
+
+# Weights further apart than this are another model, not a few updates: their outputs prove nothing.
+MOVED_TOO_FAR = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class RankVerdict:
+    """What one rank of one stage says."""
+
+    stage: str
+    rank: int
+    rows: bool | None
+    rows_why: str
+    weights: Weights
+    first: Divergence | None
+    suspects: tuple[Divergence, ...]
+    compared: int
+    pairing: Pairing
+    structure: str
+    """What the pair lacks on a side that it should have; empty where it is complete."""
+
+
+def compare(
+    target: Side,
+    golden: Side,
+    *,
+    target_step: int | None = None,
+    golden_step: int | None = None,
+    clean: Sequence[tuple[Side, Side]] = (),
+    mapping: Mapping[str, str] | None = None,
+) -> Triage:
+    """Say where the target parts from the golden dump first.
+
+    Args:
+        target: stage -> rank -> statistics in order of completion.
+        golden: the same of the reference.
+        target_step: step of the target, where known.
+        golden_step: step of the golden dump, where known.
+        clean: pairs (target, golden) that differ by hardware or kernels only; they widen what is tolerated.
+        mapping: target's module path -> golden's, where the two name things differently.
+    """
+    tolerance = learn(score for pair in clean for score in _clean_scores(pair, mapping or {}))
+    notes: list[str] = []
+    verdicts: list[RankVerdict] = []
+    for stage, mine, theirs in _stage_pairs(target, golden, notes):
+        for rank, other in _rank_pairs(mine, theirs, stage, notes):
+            verdicts.append(_judge((stage, rank), (mine[rank], theirs[other]), tolerance, mapping or {}, notes))
+    step = None if target_step is None or golden_step is None else target_step == golden_step
+    return _summary(verdicts, step, target_step, notes)
+
+
+def _stage_pairs(
+    target: Side, golden: Side, notes: list[str]
+) -> list[tuple[str, Mapping[int, Stats], Mapping[int, Stats]]]:
+    common = sorted(set(target) & set(golden), key=_flow)
+    if not common and len(target) == len(golden) == 1:
+        stage, other = next(iter(target)), next(iter(golden))
+        return [(stage if stage in STAGES else other, target[stage], golden[other])]
+    notes += [f"stage {stage} was dumped in the target only" for stage in sorted(set(target) - set(golden), key=_flow)]
+    notes += [
+        f"stage {stage} was dumped in the golden run only" for stage in sorted(set(golden) - set(target), key=_flow)
+    ]
+    return [(stage, target[stage], golden[stage]) for stage in common]
+
+
+def _flow(stage: str) -> tuple[int, str]:
+    return (STAGES.index(stage) if stage in STAGES else len(STAGES), stage)
+
+
+def _rank_pairs(
+    mine: Mapping[int, Stats], theirs: Mapping[int, Stats], stage: str, notes: list[str]
+) -> list[tuple[int, int]]:
+    common = sorted(set(mine) & set(theirs))
+    if common:
+        if set(mine) != set(theirs):
+            notes.append(
+                f"{stage}: ranks {_list(mine)} against {_list(theirs)}; compared {_list(common)}, the others have no partner"
+            )
+        return [(rank, rank) for rank in common]
+    one, other = min(mine), min(theirs)
+    notes.append(f"{stage}: rank {one} of the target compared with rank {other} of the golden dump, no rank is common")
+    return [(one, other)]
+
+
+def _list(ranks: Mapping[int, Stats] | Sequence[int]) -> str:
+    return ", ".join(str(rank) for rank in sorted(ranks))
+
+
+def _prepare(mine: Stats, theirs: Stats, mapping: Mapping[str, str]) -> tuple[Pairing, Forest, Deviations, str]:
+    rename, note = renaming(mine, theirs, mapping)
+    pairing = pair_up(outline(mine, rename), outline(theirs))
+    forest = grow(pairing.pairs)
+    return pairing, forest, deviations(forest.rows), note
+
+
+def _clean_scores(pair: tuple[Side, Side], mapping: Mapping[str, str]) -> list[tuple[tuple[str, str, str], float]]:
+    scores: list[tuple[tuple[str, str, str], float]] = []
+    for _, mine, theirs in _stage_pairs(pair[0], pair[1], []):
+        for rank, other in _rank_pairs(mine, theirs, "", []):
+            _, forest, measured, _ = _prepare(mine[rank], theirs[other], mapping)
+            judge = Deviating(forest, measured, Tolerance())
+            list(Walk(forest, judge).faults())
+            scores += judge.seen
+    return scores
+
+
+def _judge(
+    place: tuple[str, int],
+    sides: tuple[Stats, Stats],
+    tolerance: Tolerance,
+    mapping: Mapping[str, str],
+    notes: list[str],
+) -> RankVerdict:
+    stage, rank = place
+    pairing, forest, measured, note = _prepare(*sides, mapping)
+    notes += [note] if note and note not in notes else []
+    compared = int(measured.known.sum())
+    rows, rows_why = judge_rows(forest, measured)
+    weights = judge_weights(forest, measured)
+    found = list(Walk(forest, Deviating(forest, measured, tolerance)).faults())
+    told = [divergence_of_weights(stage, forest, place, weights) for place in weights.blamed]
+    told += [divergence_of_fault(stage, forest, fault) for fault in _by_owner(found)]
+    return RankVerdict(
+        stage,
+        rank,
+        rows,
+        rows_why,
+        weights,
+        told[0] if told else None,
+        tuple(told[1:4]),
+        compared,
+        pairing,
+        _structure(pairing),
+    )
+
+
+def _by_owner(faults: Sequence[Fault]) -> list[Fault]:
+    """One fault for each call that is to blame, in order."""
+    seen: set[int] = set()
+    kept = []
+    for fault in faults:
+        blamed = id(fault.owner or fault.node)
+        if blamed not in seen:
+            seen.add(blamed)
+            kept.append(fault)
+    return kept
+
+
+def _structure(pairing: Pairing) -> str:
+    """Modules that one side ran and the other did not, beyond what a recomputation or a skipped end explains."""
+    mine = _lone_modules(pairing.only_in_target, {pair.target.module for pair in pairing.pairs})
+    theirs = _lone_modules(pairing.only_in_golden, {pair.golden.module for pair in pairing.pairs})
+    parts = []
+    if len(theirs) > 2:
+        parts.append(f"{len(theirs)} modules ran in the golden dump only, first {theirs[0]}")
+    if len(mine) > 2:
+        parts.append(f"{len(mine)} modules ran in the target only, first {mine[0]}")
+    return "; ".join(parts)
+
+
+def _lone_modules(entries: Sequence[Entry], paired: set[str]) -> list[str]:
+    found = dict.fromkeys(entry.module for entry in entries if entry.kind == "forward" and not entry.operation)
+    return [module for module in found if module not in paired]
+
+
+def _summary(verdicts: list[RankVerdict], step: bool | None, target_step: int | None, notes: list[str]) -> Triage:
+    compared = sum(verdict.compared for verdict in verdicts)
+    if not compared:
+        notes.append("nothing in the two dumps has the same name and a common measure")
+        return Triage("not_comparable", Comparable(step, None, None), None, 0, notes=tuple(notes), step=target_step)
+    for verdict in verdicts:
+        notes += _notes_of(verdict)
+    usable = [verdict for verdict in verdicts if _proves(verdict, step)]
+    blamed = [verdict for verdict in usable if verdict.first is not None] or [
+        verdict for verdict in verdicts if verdict.weights.blamed and step is not False
+    ]
+    leading = blamed[0] if blamed else (usable or verdicts)[0]
+    return Triage(
+        verdict="diverged" if blamed else _without_fault(usable, notes),
+        comparable=Comparable(step, _all(v.rows for v in verdicts if v.stage == leading.stage), leading.weights.agree),
+        first=leading.first if blamed else None,
+        compared=compared,
+        only_in_target=_names(entry for verdict in verdicts for entry in verdict.pairing.only_in_target),
+        only_in_golden=_names(entry for verdict in verdicts for entry in verdict.pairing.only_in_golden),
+        ranks=tuple(sorted({verdict.rank for verdict in verdicts})),
+        step=target_step,
+        notes=tuple(dict.fromkeys(notes)),
+        suspects=leading.suspects if blamed else (),
+    )
+
+
+def _proves(verdict: RankVerdict, step: bool | None) -> bool:
+    """Whether this rank's pair is of the same computation."""
+    if not verdict.compared or verdict.rows is False:
+        return False
+    same_start = verdict.rows is True and verdict.weights.agree is True
+    return (step is not False or same_start) and verdict.weights.moved <= MOVED_TOO_FAR
+
+
+def _without_fault(usable: list[RankVerdict], notes: list[str]) -> str:
+    if not usable or any(verdict.structure for verdict in usable):
+        return "not_comparable"
+    if any(verdict.weights.moved for verdict in usable):
+        notes.append("nothing stands out beyond what the moved weights explain")
+    return "same"
+
+
+def _notes_of(verdict: RankVerdict) -> list[str]:
+    where = f"{verdict.stage} rank {verdict.rank}"
+    notes = []
+    if verdict.rows is False:
+        notes.append(f"{where}: other rows: {verdict.rows_why}")
+    if verdict.weights.moved:
+        notes.append(
+            f"{where}: {verdict.weights.differing} of {verdict.weights.compared} weights differ, most by up to "
+            f"{verdict.weights.moved:.2g}: moved by updates, not blamed"
+        )
+    if verdict.weights.moved > MOVED_TOO_FAR:
+        notes.append(f"{where}: weights are too far apart for their outputs to prove anything")
+    if verdict.structure:
+        notes.append(f"{where}: {verdict.structure}")
+    return notes
+
+
+def _all(answers: Iterable[bool | None]) -> bool | None:
+    listed = list(answers)
+    if False in listed:
+        return False
+    return None if None in listed or not listed else True
+
+
+def _names(entries: Iterable[Entry]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(entry.name for entry in entries))

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Along the execution to the first place where outputs part although inputs agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sentinel.core.triage.deviation import Deviations
+from sentinel.core.triage.pairing import Pair, RowPair
+from sentinel.core.triage.tolerance import LOSS_GAIN, Tolerance
+
+Group = tuple[str, str, str]
+_INFINITE = float("inf")
+
+
+@dataclass(slots=True)
+class Node:
+    """One paired call: its rows by role, and the calls inside it."""
+
+    pair: Pair
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    weights: list[int] = field(default_factory=list)
+    gradients: list[int] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
+    parent: Node | None = None
+    start: int = 0
+    forward: Node | None = None
+    """For a backward call, the forward call that it belongs to."""
+
+    @property
+    def backward(self) -> bool:
+        """Whether this is a backward call."""
+        return self.pair.target.kind == "backward"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A row that no input explains."""
+
+    node: Node
+    """Where the row was dumped."""
+    owner: Node | None
+    """Which call's own code made it; None: code outside of every dumped module."""
+    row: int
+    score: float
+    """Deviation over what is allowed; above 1."""
+    before: Node | None
+    """The call that completed before it, with agreeing outputs."""
+
+
+@dataclass(slots=True)
+class Forest:
+    """The paired calls of one rank of one stage."""
+
+    roots: list[Node]
+    nodes: list[Node]
+    rows: list[RowPair]
+
+
+def grow(pairs: Sequence[Pair]) -> Forest:
+    """Nest the pairs as the target's outline does; calls without a partner are passed over."""
+    rows: list[RowPair] = []
+    nodes: dict[int, Node] = {}
+    gradients: list[Node] = []
+    for pair in pairs:
+        node = Node(pair, start=pair.target.order)
+        nodes[id(pair.target)] = node
+        for row in pair.rows:
+            role = row[0].position.partition(".")[0]
+            place = {"input": node.inputs, "kwarg": node.inputs, "output": node.outputs, "parameters": node.weights}
+            place.get(role, node.gradients).append(len(rows))
+            rows.append(row)
+        if pair.target.kind == "parameters_grad":
+            gradients.append(node)
+    _attach_gradients(gradients, nodes)
+    forwards = {node.pair.target.key: node for node in nodes.values() if not node.backward}
+    roots = []
+    for node in nodes.values():
+        if node.pair.target.kind == "parameters_grad" and not node.gradients:
+            continue
+        above = node.pair.target.parent
+        while above is not None and id(above) not in nodes:
+            above = above.parent
+        if above is None:
+            roots.append(node)
+        else:
+            node.parent = nodes[id(above)]
+            node.parent.children.append(node)
+        if node.backward:
+            node.forward = forwards.get(node.pair.target.key.removeprefix("B:"))
+    for root in roots:
+        _set_start(root)
+    roots.sort(key=lambda node: node.start)
+    return Forest(roots, list(nodes.values()), rows)
+
+
+def _attach_gradients(gradients: list[Node], nodes: Mapping[int, Node]) -> None:
+    """A parameter's gradient is an output of its module's backward call that completes next."""
+    backwards: dict[str, list[Node]] = {}
+    for node in nodes.values():
+        if node.backward:
+            backwards.setdefault(node.pair.target.module, []).append(node)
+    for node in gradients:
+        calls = backwards.get(node.pair.target.module, [])
+        order = node.pair.target.order
+        later = [call for call in calls if call.pair.target.order >= order]
+        host = min(later, key=lambda call: call.pair.target.order) if later else (calls[-1] if calls else None)
+        if host is not None:
+            host.gradients += node.gradients
+            node.gradients = []
+
+
+def _set_start(root: Node) -> None:
+    """A call starts where the first call inside it completes, so that siblings sort by execution."""
+    stack = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if not done:
+            stack.append((node, True))
+            stack += [(child, False) for child in node.children]
+            continue
+        node.start = min([node.pair.target.order, *(child.start for child in node.children)])
+        node.children.sort(key=lambda child: child.start)
+
+
+class Judge(Protocol):
+    """What a walk asks about rows."""
+
+    def level(self, row: int) -> float:
+        """How far the row deviates, for what comes after it."""
+
+    def score(self, row: int, node: Node, explained: float, role: str) -> float:
+        """Deviation over what is allowed where `explained` came in; above 1 it is a fault."""
+
+
+class Walk:
+    """One pass over a forest; `faults` yields origins in order of execution."""
+
+    def __init__(self, forest: Forest, judge: Judge) -> None:
+        self.forest = forest
+        self.judge = judge
+
+    def faults(self) -> Iterator[Fault]:
+        """Every origin, first to last; what an earlier origin explains is none."""
+        yield from self._children(self.forest.roots, None, 0.0)
+
+    def _children(self, children: list[Node], owner: Node | None, given: float) -> Iterator[Fault]:
+        """Visit the calls inside `owner`, which was given inputs that deviate by `given`."""
+        reached, forward_reached = given, 0.0
+        before: Node | None = None
+        for child in children:
+            explained = reached
+            if owner is None and child.backward:
+                explained = max(reached, LOSS_GAIN * forward_reached)
+            fault = self._worst(child.inputs, child, explained, "input")
+            if fault is not None:
+                # A backward call whose inputs came by keyword has no rows for what it hands on: it stands nearest.
+                unseen = before is not None and child.backward and before.backward and not before.outputs
+                yield Fault(child, before if unseen else owner, fault[0], fault[1], before)
+            yield from self._inside(child, explained)
+            passed = self._level(child.outputs)
+            reached = max(reached, passed, self._level(child.inputs))
+            if not child.backward:
+                forward_reached = max(forward_reached, passed)
+            before = child
+
+    def _inside(self, node: Node, explained: float) -> Iterator[Fault]:
+        fault = self._worst(node.weights, node, 0.0, "weight")
+        if fault is not None:
+            yield Fault(node, node, fault[0], fault[1], None)
+        given = max(self._level(node.inputs), self._level(node.weights))
+        if not node.inputs:
+            given = max(given, explained)
+        if node.forward is not None:
+            forward = node.forward
+            given = max(given, self._level([*forward.inputs, *forward.outputs, *forward.weights]))
+        yield from self._children(node.children, node, given)
+        given = max(given, self._level([row for child in node.children for row in child.outputs]))
+        for rows, role in ((node.outputs, "output"), (node.gradients, "gradient")):
+            fault = self._worst(rows, node, given, role)
+            if fault is not None:
+                yield Fault(node, node, fault[0], fault[1], None)
+
+    def _level(self, rows: list[int]) -> float:
+        return max((self.judge.level(row) for row in rows), default=0.0)
+
+    def _worst(self, rows: list[int], node: Node, explained: float, role: str) -> tuple[int, float] | None:
+        worst: tuple[int, float] | None = None
+        for row in rows:
+            score = self.judge.score(row, node, explained, role)
+            if score > 1 and (worst is None or score > worst[1]):
+                worst = (row, score)
+        return worst
+
+
+class Deviating:
+    """Judges rows of a pair by deviation and tolerance, and remembers every score."""
+
+    def __init__(self, forest: Forest, measured: Deviations, tolerance: Tolerance) -> None:
+        self._rows = forest.rows
+        self._sizes: list[tuple[float, float, float]] = measured.size.tolist()
+        self._floors: list[tuple[float, float, float]] = measured.floor.tolist()
+        self._overall: list[float] = measured.overall.tolist()
+        self._tolerance = tolerance
+        self.seen: list[tuple[Group, float]] = []
+
+    def level(self, row: int) -> float:
+        """The overall deviation."""
+        return self._overall[row]
+
+    def score(self, row: int, node: Node, explained: float, role: str) -> float:
+        """The worst of the three measures over its allowance."""
+        if self._overall[row] == 0 or role == "weight":
+            return 0.0
+        group = group_of(node, role, self._rows[row][1].dtype)
+        allowed = self._tolerance.allowance(group, self._floors[row], explained)
+        # NaN: this statistic is not known on both sides; an infinite allowance: what came in was not finite already.
+        score = max(
+            size / least if size == size and least < _INFINITE else 0.0  # noqa: PLR0124
+            for size, least in zip(self._sizes[row], allowed, strict=True)
+        )
+        self.seen.append((group, score))
+        return score
+
+
+def group_of(node: Node, role: str, dtype: str) -> Group:
+    """Rows that share a tolerance: their role, the last name of their module, their dtype."""
+    if node.backward and role != "gradient":
+        role = f"backward {role}"
+    return (role, node.pair.target.module.rpartition(".")[2], dtype)

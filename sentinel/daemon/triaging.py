@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triage of dumps on disk: reads both sides and asks the core. Shared by the daemon and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sentinel.core.triage import compare, first_non_finite
+from sentinel.errors import UnreadableDump
+from sentinel.records import Triage
+from sentinel.sources.msprobe_dump import Dump, find_dumps, read_dump, steps_of
+
+
+def triage_paths(
+    target: str,
+    golden: str | None = None,
+    *,
+    stages: Sequence[str] | None = None,
+    clean: tuple[str, str] | None = None,
+    mapping: Mapping[str, str] | None = None,
+) -> Triage:
+    """Say where a dump parts from its golden one, or, without a golden one, where its first NaN or Inf arises.
+
+    Args:
+        target: a dump root, step, stage or rank directory, or a dump.json.
+        golden: the same of the reference; where it holds several steps, the target's is taken.
+        stages: look at these only.
+        clean: a pair (target, golden) known to be healthy, which shows how far the two machines part.
+        mapping: target's module path -> golden's.
+
+    Raises:
+        UnreadableDump: either cannot be read.
+    """
+    wanted = tuple(stages) if stages else None
+    if golden is None:
+        dump = read_dump(target, step=_first_step(target), stages=wanted)
+        answer = first_non_finite(dump.stages, target_step=dump.step)
+        return replace(answer, target=target, notes=(*answer.notes, *dump.notes))
+    mine, theirs = _read_pair(target, golden, wanted)
+    answer = compare(
+        mine.stages,
+        theirs.stages,
+        target_step=mine.step,
+        golden_step=theirs.step,
+        clean=[_sides(clean, wanted)] if clean else (),
+        mapping=mapping,
+    )
+    return replace(answer, target=target, golden=golden, notes=(*answer.notes, *_remarks(mine, theirs)))
+
+
+def _sides(clean: tuple[str, str], stages: tuple[str, ...] | None) -> tuple[Mapping, Mapping]:  # type: ignore[type-arg]
+    one, other = _read_pair(clean[0], clean[1], stages)
+    return one.stages, other.stages
+
+
+def _read_pair(target: str, golden: str, stages: tuple[str, ...] | None) -> tuple[Dump, Dump]:
+    """Read both sides at the first step that both hold."""
+    mine, theirs = steps_of(find_dumps(target)), steps_of(find_dumps(golden))
+    common = sorted(set(mine) & set(theirs))
+    step = common[0] if common else None
+    if step is None and len(mine) > 1:
+        raise UnreadableDump(golden, f"holds none of the target's steps {', '.join(map(str, mine))}")
+    if step is None and len(theirs) > 1:
+        raise UnreadableDump(golden, f"does not hold the target's step {', '.join(map(str, mine)) or '(unknown)'}")
+    return read_dump(target, step=step, stages=stages), read_dump(golden, step=step, stages=stages)
+
+
+def _first_step(path: str) -> int | None:
+    steps = steps_of(find_dumps(path))
+    return steps[0] if steps else None
+
+
+def _remarks(mine: Dump, theirs: Dump) -> tuple[str, ...]:
+    remarks = []
+    if mine.level != theirs.level:
+        remarks.append(f"levels differ ({mine.level} against {theirs.level}): only what both dumped was compared")
+    if mine.task != theirs.task:
+        remarks.append(f"tasks differ ({mine.task} against {theirs.task}): compared by their statistics")
+    return tuple(dict.fromkeys([*remarks, *mine.notes, *theirs.notes]))
