@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metric catalogue: what a key means, as data.
+
+The most specific pattern wins: the one with the most literal characters. A key that no pattern matches is of class `unknown`:
+only the hard rules (NaN, Inf, vanished) apply to it, and it is listed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from sentinel.errors import SettingsError
+from sentinel.records import STAGES, UNKNOWN_STAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CLASSES = (
+    "exact",
+    "close",
+    "near_zero",
+    "scale",
+    "self_consistent",
+    "control",
+    "count",
+    "progress",
+    "validation",
+    "timing",
+    "scheduling",
+    "step",
+    "ignored",
+    "unknown",
+)
+NEVER_EVIDENCE = frozenset({"timing", "scheduling", "step", "ignored"})
+"""Classes to which no rule applies, not even the hard ones."""
+PAIRED = frozenset({"close", "near_zero", "scale", "self_consistent", "control"})
+"""Classes that are compared step by step under replay."""
+BANDED = frozenset({"exact", "close", "near_zero", "scale", "self_consistent", "progress"})
+"""Classes that get a band in a free run."""
+DIRECTIONS = ("both", "up", "down")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the catalogue says of one metric key."""
+
+    pattern: str
+    stage: str = UNKNOWN_STAGE
+    metric_class: str = "unknown"
+    group: str = ""
+    """Piece of evidence that localisation takes it for; empty: none."""
+    rel: float = 0.0
+    abs: float = 0.0
+    """Tolerance under replay without twins at the first step: `abs + rel * |baseline|`."""
+    direction: str = "both"
+    ok: float | None = None
+    bad: float | None = None
+    """Limits that need no baseline, in the bad direction; None where there are none."""
+    first: float | None = None
+    """Limit of |value| at step 1, where two models still have equal weights."""
+    absurd: float = math.inf
+    """|value| that no healthy run has."""
+    floor: float = 0.0
+    """Smallest tolerance under replay even where the twins agree, e.g. one token's share."""
+    natural: float = 1.0
+    """Magnitude of what the metric is made of; scales the floor of rounding noise."""
+    heavy: bool = False
+    varies: bool = False
+    unit: str = ""
+    text: str = ""
+
+    @property
+    def evidence(self) -> bool:
+        """Whether any rule applies at all."""
+        return self.metric_class not in NEVER_EVIDENCE
+
+
+def reduction(key: str) -> str:
+    """How verl reduced the values of a key over workers: by substring, as its `reduce_metrics` does.
+
+    >>> reduction("actor/grad_norm"), reduction("critic/score/max"), reduction("actor/minibatch_loss")
+    ('mean', 'max', 'min')
+    """
+    if "max" in key:
+        return "max"
+    return "min" if "min" in key else "mean"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Every pattern, ready for look-up; build it with `from_mapping`."""
+
+    exact: Mapping[str, Entry]
+    """Patterns without wildcards."""
+    globs: tuple[tuple[re.Pattern[str], Entry], ...]
+    """Most specific first."""
+    overrides: tuple[tuple[re.Pattern[str], Mapping[str, object]], ...] = ()
+    """Applied in order to the entry that was found."""
+    _found: dict[str, Entry] = field(default_factory=dict, repr=False, compare=False)
+    # A memo of a pure function: it changes no answer, only its cost.
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object]) -> Catalogue:
+        """Build from the parsed `metrics.toml`.
+
+        Raises:
+            SettingsError: an entry has an unknown field, class, stage or direction; the text names it.
+        """
+        entries = [entry for raw in _tables(mapping.get("metric")) for entry in _entries(raw)]
+        exact = {entry.pattern: entry for entry in entries if "*" not in entry.pattern}
+        wild = [entry for entry in entries if "*" in entry.pattern]
+        wild.sort(key=lambda entry: (-_literals(entry.pattern), entry.pattern))
+        return cls(exact=exact, globs=tuple((_compiled(entry.pattern), entry) for entry in wild))
+
+    def with_overrides(self, overrides: Iterable[Mapping[str, object]]) -> Catalogue:
+        """The same catalogue with fields of some entries changed; each override has `match` and the fields.
+
+        Raises:
+            SettingsError: an override has no `match` or an unknown field.
+        """
+        added = []
+        for raw in overrides:
+            given = dict(raw)
+            match = given.pop("match", None)
+            if not isinstance(match, str):
+                raise SettingsError(f"override of the metric catalogue without `match`: {dict(raw)}")
+            changed = _checked(given, match)
+            added += [(_compiled(pattern), changed) for pattern in _expand(match)]
+        return replace(self, overrides=(*self.overrides, *added), _found={})
+
+    def entry(self, key: str) -> Entry:
+        """What is known of `key`; class `unknown` where no pattern matches."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._look_up(key)
+        return found
+
+    def unknown(self, keys: Iterable[str]) -> tuple[str, ...]:
+        """Those of `keys` that no pattern matches, sorted."""
+        return tuple(sorted({key for key in keys if self.entry(key).metric_class == "unknown"}))
+
+    def _look_up(self, key: str) -> Entry:
+        entry = self.exact.get(key)
+        if entry is None:
+            entry = next((entry for pattern, entry in self.globs if pattern.fullmatch(key)), Entry(pattern=key))
+        for pattern, changed in self.overrides:
+            if pattern.fullmatch(key) and (entry.metric_class in PAIRED or pattern.pattern != ".*"):
+                entry = replace(entry, **cast("dict[str, Any]", dict(changed)))
+        return entry
+
+
+_NAMES = {"class": "metric_class"}
+_FIELDS = {item.name for item in fields(Entry)} - {"pattern"}
+
+
+def _tables(value: object) -> list[Mapping[str, object]]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise SettingsError("metric catalogue: no [[metric]] entries; take sentinel/data/metrics.toml as a pattern")
+    return list(value)
+
+
+def _entries(raw: Mapping[str, object]) -> list[Entry]:
+    given = dict(raw)
+    patterns = given.pop("match", None)
+    if not isinstance(patterns, (list, tuple)) or not patterns:
+        raise SettingsError(f"metric catalogue: an entry without `match`: {dict(raw)}")
+    changed = _checked(given, str(patterns[0]))
+    plain = cast("dict[str, Any]", changed)
+    return [Entry(pattern=pattern, **plain) for text in patterns for pattern in _expand(str(text))]
+
+
+def _checked(given: Mapping[str, object], where: str) -> dict[str, object]:
+    changed: dict[str, object] = {}
+    for name, value in given.items():
+        target = _NAMES.get(name, name)
+        if target not in _FIELDS:
+            near = difflib.get_close_matches(name, [*_FIELDS, *_NAMES], n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"metric catalogue, {where}: unknown field {name}{hint}")
+        changed[target] = value
+    _one_of(changed, "metric_class", CLASSES, where)
+    _one_of(changed, "stage", (*STAGES, UNKNOWN_STAGE), where)
+    _one_of(changed, "direction", DIRECTIONS, where)
+    for name in ("rel", "abs", "ok", "bad", "first", "absurd", "floor", "natural"):
+        value = changed.get(name, 0.0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise SettingsError(f"metric catalogue, {where}: {name} must be a number, not {value!r}")
+        if name in changed:
+            changed[name] = float(value)
+    return changed
+
+
+def _one_of(changed: Mapping[str, object], name: str, allowed: tuple[str, ...], where: str) -> None:
+    if changed.get(name, allowed[0]) not in allowed:
+        raise SettingsError(f"metric catalogue, {where}: {name} {changed[name]!r} is none of {', '.join(allowed)}")
+
+
+def _expand(pattern: str) -> list[str]:
+    """Write out the alternatives of a pattern.
+
+    >>> _expand("a/{mean,max}/*")
+    ['a/mean/*', 'a/max/*']
+    """
+    found = re.search(r"\{([^{}]*)\}", pattern)
+    if found is None:
+        return [pattern]
+    head, tail = pattern[: found.start()], pattern[found.end() :]
+    return [whole for choice in found[1].split(",") for whole in _expand(head + choice + tail)]
+
+
+def _literals(pattern: str) -> int:
+    return len(pattern.replace("*", ""))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bands for free runs: where the seeds of a recipe go, how far they scatter, and how high quiet seeds score themselves.
+
+Positive metrics of class close and scale are judged in logarithms. Per step: the centre is the seeds' median, smoothed over 5 steps;
+the scale is a robust deviation pooled over seeds and +-10 steps, with floors. Residuals are whitened with one AR(1) coefficient a
+series. Thresholds are what each seed scores against the others (leave one out), widened, and never below a nominal value.
+One seed alone cannot show how seeds differ: its scale is widened by `LONE_FACTOR`, and findings say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentinel.core.compare.learn import Baseline
+from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen
+from sentinel.core.window import MAD_TO_SIGMA, median
+
+SMOOTH = 2
+"""Steps to each side over which the centre is smoothed (5 in all); `LONE_SMOOTH` for a single seed."""
+LONE_SMOOTH = 5
+POOL = 10
+"""Steps to each side over which the scale is pooled."""
+LONE_FACTOR = 2.5
+"""Widening with one seed: two identical runs differ by 4 % in reward (verl issue 626), more than one run's own scatter tells."""
+LONE_REL = 0.05
+SPIKE = 6.0
+"""Standard deviations of a spike, at least."""
+CUSUM_SLACK = 0.5
+"""Slack of the CUSUM in standard deviations."""
+CUSUM_LIMIT = 12.0
+"""Height of the CUSUM's limit, at least: for normal residuals one alarm in about a million series-steps."""
+CUSUM_CLIP = 4.0
+"""A single residual adds at most this much, so that one outlier is a spike and no drift."""
+WIDER = 1.4
+"""Thresholds stand this factor above the highest score of a seed against the others."""
+REL_FLOOR = 0.01
+"""Scale, at least, as a share of the centre (in logarithms: absolute)."""
+
+
+@dataclass(frozen=True)
+class FreeBands:
+    """What a free run of the recipe looks like; rows are the baseline's series."""
+
+    log: Bools
+    """Judged in logarithms."""
+    centre: Floats
+    """(steps, series), transformed."""
+    scale: Floats
+    """(steps, series), transformed; positive."""
+    phi: Floats
+    """(series,): AR(1) coefficient of the residuals."""
+    spike: Floats
+    """(series,): threshold of |residual / scale|."""
+    cusum: Floats
+    """(series,): threshold of the CUSUM."""
+    seeds: int
+
+
+def learn_bands(baseline: Baseline) -> FreeBands:
+    """Bands from the seeds (twins are the seed they repeat, and add nothing here)."""
+    index = baseline.index
+    with np.errstate(all="ignore"):
+        log = _positive(baseline.seeds) & index.relative
+        seeds = transformed(baseline.seeds, log)
+        centre = _centre(seeds)
+        scale = _scale(seeds, centre, index, log)
+        phi = _phi(seeds - centre)
+        spikes, sums = _quiet_scores(seeds, scale, phi)
+    return FreeBands(
+        log=frozen(log),
+        centre=frozen(centre),
+        scale=frozen(scale),
+        phi=frozen(phi),
+        spike=frozen(np.maximum(SPIKE, WIDER * spikes)),
+        cusum=frozen(np.maximum(CUSUM_LIMIT, WIDER * sums)),
+        seeds=len(seeds),
+    )
+
+
+def transformed(values: Floats, log: Bools) -> Floats:
+    """Logarithms where the band is logarithmic; NaN for what is not positive there."""
+    safe = np.where(log & (values > 0), values, 1.0)
+    out = np.where(log, np.where(values > 0, np.log(safe), np.nan), values)
+    return np.asarray(np.where(np.isfinite(values), out, np.nan), dtype=np.float64)
+
+
+def _positive(seeds: Floats) -> Bools:
+    flat = seeds.reshape(-1, seeds.shape[-1])
+    return np.asarray(np.all((flat > 0) | ~np.isfinite(flat), axis=0), dtype=np.bool_)
+
+
+def _windows(values: Floats, reach: int) -> Floats:
+    """Each step with `reach` steps to both sides, shape (steps, (2 reach + 1) * rows..., series); NaN beyond the ends.
+
+    `values` has shape (seeds, steps, series).
+    """
+    seeds, steps, series = values.shape
+    padded = np.full((seeds, steps + 2 * reach, series), np.nan)
+    padded[:, reach : reach + steps] = values
+    view = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=1)
+    return np.asarray(view.transpose(1, 0, 3, 2).reshape(steps, seeds * (2 * reach + 1), series))
+
+
+def _centre(seeds: Floats) -> Floats:
+    """Median of the seeds, smoothed; steps without data take the nearest earlier one."""
+    lone = len(seeds) == 1
+    middle = median(seeds, axis=0)
+    smooth = np.stack([median(line, axis=0) for line in _windows(middle[None], LONE_SMOOTH if lone else SMOOTH)])
+    return _filled(np.where(np.isfinite(smooth), smooth, middle))
+
+
+def _filled(course: Floats) -> Floats:
+    """NaN replaced by the last value before; leading ones stay."""
+    out = course.copy()
+    for place in range(1, len(out)):
+        missing = ~np.isfinite(out[place])
+        out[place, missing] = out[place - 1, missing]
+    return out
+
+
+def _scale(seeds: Floats, centre: Floats, index: SeriesIndex, log: Bools) -> Floats:
+    lone = len(seeds) == 1
+    residuals = np.abs(seeds - centre)
+    local = MAD_TO_SIGMA * np.stack([median(line, axis=0) for line in _windows(residuals, POOL)])
+    whole = MAD_TO_SIGMA * median(residuals.reshape(-1, residuals.shape[-1]), axis=0)
+    # The median of few seeds sits on the data: residuals around it are too small.
+    few = LONE_FACTOR if lone else float(np.sqrt(len(seeds) / max(len(seeds) - 1, 1)))
+    magnitude = np.where(log, 1.0, np.abs(np.nan_to_num(centre)))
+    floor = np.where(log, REL_FLOOR, REL_FLOOR * magnitude + 0.25 * index.abs)
+    if lone:
+        floor = np.maximum(floor, LONE_REL * magnitude)
+    scale = few * np.fmax(np.nan_to_num(local), 0.5 * np.nan_to_num(whole))
+    return np.asarray(np.maximum(np.maximum(scale, floor), np.finfo(np.float64).tiny * 1e10), dtype=np.float64)
+
+
+def _phi(residuals: Floats) -> Floats:
+    clean = np.nan_to_num(residuals)
+    now, before = clean[:, 1:], clean[:, :-1]
+    power = (before**2).sum(axis=(0, 1))
+    return np.clip(np.nan_to_num((now * before).sum(axis=(0, 1)) / np.where(power > 0, power, 1.0)), 0.0, 0.9)
+
+
+def _quiet_scores(seeds: Floats, scale: Floats, phi: Floats) -> tuple[Floats, Floats]:
+    """Highest spike score and CUSUM that a seed reaches against the others; zeros with fewer than three seeds."""
+    count, steps, series = seeds.shape
+    spikes, sums = np.zeros(series), np.zeros(series)
+    if count < 3:
+        return spikes, sums
+    for out in range(count):
+        others = np.delete(seeds, out, axis=0)
+        residuals = (seeds[out] - _centre(others)) / scale
+        spikes = np.fmax(
+            spikes, np.nan_to_num(np.nanmax(np.where(np.isfinite(residuals), np.abs(residuals), 0.0), axis=0))
+        )
+        high, low, before = np.zeros(series), np.zeros(series), np.full(series, np.nan)
+        for place in range(steps):
+            white = whitened(residuals[place], before, phi)
+            high, low = cusum_step(high, low, white)
+            sums = np.fmax(sums, np.fmax(high, low))
+            before = residuals[place]
+    return spikes, sums
+
+
+def whitened(residual: Floats, before: Floats, phi: Floats) -> Floats:
+    """Residual with its predictable part taken out, in its own standard deviations; the residual itself where there is no past."""
+    known = np.isfinite(before)
+    return np.asarray(
+        np.where(known, (residual - phi * np.where(known, before, 0.0)) / np.sqrt(1.0 - phi**2), residual),
+        dtype=np.float64,
+    )
+
+
+def cusum_step(high: Floats, low: Floats, white: Floats) -> tuple[Floats, Floats]:
+    """One step of the two-sided CUSUM; an absent value leaves it as it is."""
+    clipped = np.clip(np.where(np.isfinite(white), white, 0.0), -CUSUM_CLIP, CUSUM_CLIP)
+    seen = np.isfinite(white)
+    return (
+        np.where(seen, np.maximum(0.0, high + clipped - CUSUM_SLACK), high),
+        np.where(seen, np.maximum(0.0, low - clipped - CUSUM_SLACK), low),
+    )

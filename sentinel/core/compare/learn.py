@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reference runs as arrays: runs x steps x series, on the steps that any of them has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentinel.core.catalogue import Catalogue
+from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen, index_of
+from sentinel.records import Reading, Reference, ReferenceRun
+
+Run = dict[int, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """All reference runs on one grid. Row i of the grid's series is row i of a watch's index, which begins with these keys."""
+
+    name: str
+    index: SeriesIndex
+    steps: tuple[int, ...]
+    line: Mapping[int, int]
+    """Step -> place on the step axis."""
+    seeds: Floats
+    """(seeds, steps, series); NaN where absent or NaN."""
+    twins: Floats
+    """(twins, steps, series)."""
+    present: Floats
+    """(series,): share of the seeds' own steps that have the metric."""
+    not_finite: Bools
+    """(steps, series): some seed or twin is NaN or infinite there."""
+    resolution: float
+    """Half the smallest difference the coarsest reference file can show; 0 where not limited."""
+    rollout_steps: frozenset[int]
+    """Steps whose rollouts are recorded; empty: unknown."""
+
+    @property
+    def last_step(self) -> int:
+        """Last step of any reference run."""
+        return self.steps[-1]
+
+
+def learn(reference: Reference, catalogue: Catalogue) -> Baseline | None:
+    """Put the reference runs on one grid; None when no run has a step."""
+    seeds = [_flat(run) for run in reference.runs if not run.twin]
+    twins = [_flat(run) for run in reference.runs if run.twin]
+    if not any(seeds):
+        # Twins alone are still clean runs of the recipe.
+        seeds, twins = twins, []
+    seeds = [run for run in seeds if run]
+    if not seeds:
+        return None
+    keys = tuple(dict.fromkeys(key for run in (*seeds, *twins) for values in run.values() for key in values))
+    index = index_of(keys, catalogue)
+    steps = tuple(sorted({step for run in (*seeds, *twins) for step in run}))
+    line = {step: place for place, step in enumerate(steps)}
+    cells = np.array([_grid(run, index, line) for run in seeds])
+    resolutions = [run.resolution / 2 for run in reference.runs if run.resolution]
+    return Baseline(
+        name=reference.name,
+        index=index,
+        steps=steps,
+        line=line,
+        seeds=frozen(cells),
+        twins=frozen(np.array([_grid(run, index, line) for run in twins]).reshape(len(twins), len(steps), len(keys))),
+        present=frozen(_shares(seeds, index)),
+        not_finite=frozen(_not_finite((*seeds, *twins), index, line)),
+        resolution=max(resolutions, default=0.0),
+        rollout_steps=frozenset(reference.rollout_steps),
+    )
+
+
+def _flat(run: ReferenceRun) -> dict[int, dict[str, float]]:
+    """One value a step: a later attempt replaces an earlier one from its first step on."""
+    flat: dict[int, dict[str, float]] = {}
+    attempt = None
+    for reading in run.readings:
+        if attempt is not None and reading.attempt != attempt:
+            flat = {step: values for step, values in flat.items() if step < reading.step}
+        attempt = reading.attempt
+        flat.setdefault(reading.step, {}).update(_numbers(reading))
+    return flat
+
+
+def _numbers(reading: Reading) -> dict[str, float]:
+    return {key: float(value) for key, value in reading.metrics.items() if isinstance(value, (int, float))}
+
+
+def _grid(run: Mapping[int, Mapping[str, float]], index: SeriesIndex, line: Mapping[int, int]) -> Floats:
+    out = np.full((len(line), len(index)), np.nan)
+    for step, values in run.items():
+        for key, value in values.items():
+            out[line[step], index.rows[key]] = value
+    out[~np.isfinite(out)] = np.nan
+    return out
+
+
+def _shares(seeds: Sequence[Run], index: SeriesIndex) -> Floats:
+    counts = np.zeros(len(index))
+    total = 0
+    for run in seeds:
+        # Steps that hold validation only say nothing about what a training step holds.
+        full = max((len(values) for values in run.values()), default=0)
+        for values in run.values():
+            if 2 * len(values) < full:
+                continue
+            total += 1
+            for key in values:
+                counts[index.rows[key]] += 1
+    return counts / max(total, 1)
+
+
+def _not_finite(runs: Sequence[Run], index: SeriesIndex, line: Mapping[int, int]) -> Bools:
+    out = np.zeros((len(line), len(index)), dtype=np.bool_)
+    for run in runs:
+        for step, values in run.items():
+            for key, value in values.items():
+                if not math.isfinite(value):
+                    out[line[step], index.rows[key]] = True
+    return out

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step beside what the baseline expects of it: what detectors look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentinel.core.compare.free import FreeBands, transformed
+from sentinel.core.compare.learn import Baseline
+from sentinel.core.compare.regime import EQUAL
+from sentinel.core.compare.replayed import Pairing
+from sentinel.core.frames import Bools, Floats, SeriesFrame
+from sentinel.core.window import Past
+
+
+@dataclass(frozen=True)
+class Look:
+    """Arrays have one row a series of the frame's index; NaN where the baseline says nothing."""
+
+    frame: SeriesFrame
+    past: Past
+    """Steps judged before this one."""
+    regime: str
+    """replayed, free, alone, unknown."""
+    baseline: Baseline | None
+    expected: Floats
+    """The replayed run's value, or the centre of the seeds."""
+    low: Floats
+    high: Floats
+    """Edges of what is expected; infinite where open."""
+    ratio: Floats
+    """Deviation in tolerances; 1 is the border. NaN where nothing is expected."""
+    residual: Floats
+    """Free regime: deviation in standard deviations, signed."""
+    bands: FreeBands | None
+    different: Bools
+    """Replayed regime: rows of class exact that are not equal."""
+    calibrated: bool = False
+    """Replayed regime: tolerances come from twins."""
+
+
+def blank(frame: SeriesFrame, past: Past, regime: str, baseline: Baseline | None) -> Look:
+    """A look at a step of which the baseline says nothing."""
+    rows = len(frame.values)
+    nothing = np.full(rows, np.nan)
+    return Look(
+        frame=frame,
+        past=past,
+        regime=regime,
+        baseline=baseline,
+        expected=nothing,
+        low=np.full(rows, -np.inf),
+        high=np.full(rows, np.inf),
+        ratio=nothing,
+        residual=nothing,
+        bands=None,
+        different=np.zeros(rows, dtype=np.bool_),
+    )
+
+
+def replayed_look(frame: SeriesFrame, past: Past, baseline: Baseline, pairing: Pairing) -> Look:
+    """Pair the step with the same step of the run that is replayed."""
+    bare = blank(frame, past, "replayed", baseline)
+    place = baseline.line.get(frame.step)
+    if place is None:
+        return bare
+    rows, known = len(frame.values), len(baseline.index)
+    index = frame.index
+    expected, tolerance = _wide(pairing.expected[place], rows), _wide(pairing.tolerance[place], rows)
+    deviation = np.abs(frame.values - expected)
+    exact_tolerance = np.maximum(
+        EQUAL * np.maximum(np.abs(expected), EQUAL), np.where(_twins_differ(pairing, known, rows), tolerance, 0.0)
+    )
+    exact_tolerance += baseline.resolution
+    limit = np.where(index.exact, exact_tolerance, tolerance)
+    judged = (index.paired | index.exact) & np.isfinite(deviation)
+    ratio = np.where(judged, deviation / limit, np.nan)
+    return Look(
+        frame=frame,
+        past=past,
+        regime="replayed",
+        baseline=baseline,
+        expected=expected,
+        low=np.where(judged, expected - limit, -np.inf),
+        high=np.where(judged, expected + limit, np.inf),
+        ratio=ratio,
+        residual=bare.residual,
+        bands=None,
+        different=index.exact & judged & (ratio > 1.0),
+        calibrated=pairing.calibrated,
+    )
+
+
+def _twins_differ(pairing: Pairing, known: int, rows: int) -> Bools:
+    out = np.zeros(rows, dtype=np.bool_)
+    out[:known] = pairing.inexact
+    return out
+
+
+def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBands) -> Look:
+    """Compare the step with the band of the seeds."""
+    bare = blank(frame, past, "free", baseline)
+    place = baseline.line.get(frame.step)
+    if place is None:
+        return bare
+    rows = len(frame.values)
+    log = np.zeros(rows, dtype=np.bool_)
+    log[: len(bands.log)] = bands.log
+    centre, scale = _wide(bands.centre[place], rows), _wide(bands.scale[place], rows)
+    limit = _wide(bands.spike, rows) * scale
+    judged = frame.index.banded & np.isfinite(centre)
+    residual = np.where(judged, (transformed(frame.values, log) - centre) / scale, np.nan)
+    low, high = centre - limit, centre + limit
+    return Look(
+        frame=frame,
+        past=past,
+        regime="free",
+        baseline=baseline,
+        expected=_back(centre, log),
+        low=np.where(judged & frame.index.down, _back(low, log), -np.inf),
+        high=np.where(judged & frame.index.up, _back(high, log), np.inf),
+        ratio=np.abs(residual) / _wide(bands.spike, rows),
+        residual=residual,
+        bands=bands,
+        different=bare.different,
+    )
+
+
+def _wide(column: Floats, rows: int) -> Floats:
+    """A column of the baseline with NaN for series that the baseline does not have."""
+    if len(column) == rows:
+        return column
+    out = np.full(rows, np.nan)
+    out[: len(column)] = column
+    return out
+
+
+def _back(values: Floats, log: Bools) -> Floats:
+    return np.asarray(np.where(log, np.exp(np.clip(values, -700.0, 700.0)), values), dtype=np.float64)

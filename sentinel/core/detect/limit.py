@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A value crossed a limit that needs no baseline: self-consistency, two models of equal weights at step 1, or the absurd.
+
+Self-consistency must fail on 2 of 3 steps, because single tokens put the correlation at 0.9 now and then in healthy runs; five times
+the limit alarms at once unless single tokens decide the metric. Where the baseline itself stands at such levels, the limit is half as
+much again as its highest value. Misses on purpose: anything below the published limits (verl FAQ 0.01).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sentinel.core.compare import Look
+from sentinel.core.detect.base import brief, strongest
+from sentinel.core.frames import Bools, Floats, frozen, grown
+from sentinel.records import Band, Finding
+
+AT_ONCE = 5.0
+ABOVE_BASELINE = 1.5
+
+
+@dataclass(frozen=True)
+class LimitState:
+    """Memory of one run; rows are series."""
+
+    lately: Floats
+    """Steps since the limit was last crossed; infinite: never."""
+
+
+@dataclass(frozen=True)
+class LimitDetector:
+    """Limits that hold for every run."""
+
+    name: str = "limit"
+
+    def initial(self) -> LimitState:
+        """Nothing seen."""
+        return LimitState(lately=np.zeros(0))
+
+    def observe(self, state: LimitState, look: Look) -> tuple[LimitState, tuple[Finding, ...]]:
+        """Judge one step."""
+        frame = look.frame
+        index, values = frame.index, frame.values
+        lately = grown(state.lately, len(values), np.inf)
+        distance, limit = _distance(look)
+        out = np.nan_to_num(distance, nan=0.0) > 1.0
+        alarms = out & ((lately <= 2.0) | ((distance > AT_ONCE) & ~index.heavy))
+        absurd = np.abs(np.nan_to_num(values)) > index.absurd
+        first = np.abs(np.nan_to_num(values)) > np.where(np.isnan(index.first), np.inf, index.first)
+        first &= (frame.step == 1) & ~np.isfinite(look.expected)
+        found = [
+            _inconsistent(look, row, float(limit[row]), float(distance[row])) for row in strongest(alarms, distance)
+        ]
+        found += [_absurd(look, row) for row in strongest(absurd, np.abs(np.nan_to_num(values)))]
+        found += [_not_equal_at_first(look, row) for row in strongest(first, np.abs(np.nan_to_num(values)))]
+        return LimitState(frozen(np.where(out, 1.0, lately + 1.0))), tuple(found)
+
+
+def _distance(look: Look) -> tuple[Floats, Floats]:
+    """How far out, in units of the limit's own distance from perfect agreement, and the limit itself; NaN without one."""
+    index, values = look.frame.index, look.frame.values
+    perfect = np.where(index.bad < np.nan_to_num(index.ok, nan=-np.inf), 1.0, 0.0)
+    reach = np.abs(index.bad - perfect)
+    off = np.abs(values - perfect)
+    if look.baseline is not None:
+        known = len(look.baseline.index)
+        seeds = np.nan_to_num(np.abs(look.baseline.seeds - perfect[:known])).max(axis=(0, 1))
+        reach[:known] = np.fmax(reach[:known], np.where(np.isnan(reach[:known]), np.nan, ABOVE_BASELINE * seeds))
+    side: Bools = np.where(perfect == 1.0, values < perfect, True)
+    return np.where(side, off / reach, np.nan), np.where(perfect == 1.0, perfect - reach, perfect + reach)
+
+
+def _inconsistent(look: Look, row: int, limit: float, distance: float) -> Finding:
+    frame = look.frame
+    key, entry, value = frame.index.keys[row], frame.index.entries[row], float(frame.values[row])
+    low_is_bad = entry.direction == "down"
+    return Finding(
+        detector="limit",
+        metric=key,
+        step=frame.step,
+        value=value,
+        expected=Band(low=limit, high=np.inf) if low_is_bad else Band(low=-np.inf, high=limit),
+        because=f"{key} is {brief(value)} at step {frame.step}, {'below' if low_is_bad else 'above'} the limit {brief(limit)} that needs no baseline. {entry.text}",
+        stage=entry.stage,
+        kind="self_inconsistent",
+        score=distance,
+    )
+
+
+def _absurd(look: Look, row: int) -> Finding:
+    frame = look.frame
+    key, entry, value = frame.index.keys[row], frame.index.entries[row], float(frame.values[row])
+    return Finding(
+        detector="limit",
+        metric=key,
+        step=frame.step,
+        value=value,
+        expected=Band(low=-entry.absurd, high=entry.absurd),
+        because=f"{key} is {brief(value)} at step {frame.step}: no healthy run exceeds {brief(entry.absurd)}, whatever its history.",
+        stage=entry.stage,
+        kind="spike",
+        score=abs(value) / entry.absurd,
+    )
+
+
+def _not_equal_at_first(look: Look, row: int) -> Finding:
+    frame = look.frame
+    key, entry, value = frame.index.keys[row], frame.index.entries[row], float(frame.values[row])
+    limit = entry.first or 0.0
+    return Finding(
+        detector="limit",
+        metric=key,
+        step=frame.step,
+        value=value,
+        expected=Band(low=-limit, high=limit),
+        because=f"{key} is {brief(value)} at step 1, where both sides still have the same weights: about 0 was expected, {brief(limit)} at most.",
+        stage=entry.stage,
+        kind="self_inconsistent",
+        score=abs(value) / limit,
+    )

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step's metrics as arrays over series: row i belongs to key i of the index.
+
+Absent is not zero and not NaN: `present` tells the three apart. Rows are only ever added, so that what was learned of a row stays true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentinel.core.catalogue import BANDED, PAIRED, Catalogue, Entry
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array, read-only: the next state holds a new one."""
+    array.flags.writeable = False
+    return array
+
+
+def grown(array: NDArray[Any], rows: int, fill: float) -> NDArray[Any]:
+    """The array with rows added at the end; the same array when there is nothing to add."""
+    missing = rows - array.shape[0]
+    if missing <= 0:
+        return array
+    tail = np.full((missing, *array.shape[1:]), fill, dtype=array.dtype)
+    return np.concatenate([array, tail])
+
+
+@dataclass(frozen=True)
+class SeriesIndex:
+    """Which key stands in which row, and what the catalogue says of each, as columns."""
+
+    keys: tuple[str, ...]
+    rows: Mapping[str, int]
+    entries: tuple[Entry, ...]
+    evidence: Bools
+    """Rules apply to the row at all."""
+    exact: Bools
+    paired: Bools
+    banded: Bools
+    relative: Bools
+    """Deviations are measured in shares of the baseline's value, and bands in logarithms."""
+    heavy: Bools
+    varies: Bools
+    up: Bools
+    """A high value is bad."""
+    down: Bools
+    """A low value is bad."""
+    rel: Floats
+    abs: Floats
+    floor: Floats
+    natural: Floats
+    ok: Floats
+    """NaN where there is no limit."""
+    bad: Floats
+    first: Floats
+    absurd: Floats
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def index_of(keys: tuple[str, ...], catalogue: Catalogue) -> SeriesIndex:
+    """Columns for these keys, in this order."""
+    entries = tuple(catalogue.entry(key) for key in keys)
+
+    def flags(test: Any) -> Bools:
+        return frozen(np.fromiter((test(entry) for entry in entries), dtype=np.bool_, count=len(entries)))
+
+    def numbers(read: Any) -> Floats:
+        return frozen(np.fromiter((read(entry) for entry in entries), dtype=np.float64, count=len(entries)))
+
+    return SeriesIndex(
+        keys=keys,
+        rows={key: row for row, key in enumerate(keys)},
+        entries=entries,
+        evidence=flags(lambda entry: entry.evidence),
+        exact=flags(lambda entry: entry.metric_class == "exact"),
+        paired=flags(lambda entry: entry.metric_class in PAIRED),
+        banded=flags(lambda entry: entry.metric_class in BANDED),
+        relative=flags(lambda entry: entry.metric_class in {"close", "scale"}),
+        heavy=flags(lambda entry: entry.heavy),
+        varies=flags(lambda entry: entry.varies),
+        up=flags(lambda entry: entry.direction in {"both", "up"}),
+        down=flags(lambda entry: entry.direction in {"both", "down"}),
+        rel=numbers(lambda entry: entry.rel),
+        abs=numbers(lambda entry: entry.abs),
+        floor=numbers(lambda entry: entry.floor),
+        natural=numbers(lambda entry: entry.natural),
+        ok=numbers(lambda entry: np.nan if entry.ok is None else entry.ok),
+        bad=numbers(lambda entry: np.nan if entry.bad is None else entry.bad),
+        first=numbers(lambda entry: np.nan if entry.first is None else entry.first),
+        absurd=numbers(lambda entry: entry.absurd),
+    )
+
+
+@dataclass(frozen=True)
+class SeriesFrame:
+    """One step of a run."""
+
+    step: int
+    index: SeriesIndex
+    values: Floats
+    """NaN where a value is NaN and where it is absent."""
+    present: Bools
+
+    @property
+    def finite(self) -> Bools:
+        """Rows that hold a number to compute with."""
+        return np.isfinite(self.values)
+
+
+def framed(step: int, values: Mapping[str, float], index: SeriesIndex, catalogue: Catalogue) -> SeriesFrame:
+    """The step as arrays; keys that are new get rows of their own at the end."""
+    rows = index.rows
+    new = tuple(key for key in values if key not in rows)
+    if new:
+        index = index_of(index.keys + new, catalogue)
+        rows = index.rows
+    column = np.full(len(index), np.nan)
+    present = np.zeros(len(index), dtype=np.bool_)
+    if values:
+        where = np.fromiter((rows[key] for key in values), dtype=np.int64, count=len(values))
+        column[where] = np.fromiter(values.values(), dtype=np.float64, count=len(values))
+        present[where] = True
+    return SeriesFrame(step=step, index=index, values=frozen(column), present=frozen(present))
