@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import time
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ CHAT_TEMPLATE = (
 END, START, PAD = "<|im_end|>", "<|im_start|>", "<|endoftext|>"
 NAMES = ("Anna", "Ben", "Chen", "Dora", "Emil", "Fang")
 THINGS = ("apples", "books", "coins", "pears")
+STAMP = "assets.json"
 LAYOUT = 1
 """Raised whenever the files change for the same settings, so that old caches are made anew."""
 
@@ -61,22 +62,52 @@ Progress = Callable[[int, int, float], None]
 def prepare(folder: Path, settings: AssetSettings | None = None, progress: Progress | None = None) -> Assets:
     """Make the assets in `folder`, or find them there from an earlier call with the same settings."""
     settings = settings or AssetSettings()
-    stamp = folder / "assets.json"
-    wanted = {"layout": LAYOUT, **asdict(settings)}
-    found = _read_stamp(stamp)
-    if found is None or found.get("settings") != wanted:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        loss = _make(folder, settings, progress)
-        found = {"settings": wanted, "loss": loss, "made_at": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-        stamp.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    found = load(folder, settings)
+    if found is not None:
+        return found
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    stamp = {"settings": _wanted(settings), "loss": _make(folder, settings, progress)}
+    (folder / STAMP).write_text(json.dumps(stamp, indent=1), encoding="utf-8")
+    return _assets(folder, stamp)
+
+
+def load(folder: Path, settings: AssetSettings | None = None) -> Assets | None:
+    """The assets that lie in `folder`; None where there are none of these settings."""
+    try:
+        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if stamp.get("settings") != _wanted(settings or AssetSettings()):
+        return None
+    return _assets(folder, stamp)
+
+
+def _wanted(settings: AssetSettings) -> dict[str, Any]:
+    return {"layout": LAYOUT, **asdict(settings)}
+
+
+def _assets(folder: Path, stamp: dict[str, Any]) -> Assets:
     return Assets(
         folder=folder,
         model=folder / "model",
         train=folder / "train.parquet",
         validation=folder / "validation.parquet",
-        loss=float(found["loss"]),
+        loss=float(stamp["loss"]),
     )
+
+
+def module_paths(settings: AssetSettings | None = None) -> tuple[str, ...]:
+    """Paths of `named_modules()` that compute something, in the model's order; known before there is a model."""
+    projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+    inside = (
+        "self_attn", *(f"self_attn.{name}" for name in projections),
+        "mlp", *(f"mlp.{name}" for name in ("gate_proj", "up_proj", "down_proj", "act_fn")),
+        "input_layernorm", "post_attention_layernorm",
+    )  # fmt: skip
+    layers = [f"model.layers.{number}" for number in range((settings or AssetSettings()).layers)]
+    within = [path for layer in layers for path in (layer, *(f"{layer}.{name}" for name in inside))]
+    return ("model", "model.embed_tokens", *within, "model.norm", "model.rotary_emb", "lm_head")
 
 
 def dialogues(rng: random.Random) -> Iterator[tuple[str, str]]:
@@ -99,15 +130,8 @@ def dialogues(rng: random.Random) -> Iterator[tuple[str, str]]:
             yield f"Which is larger, {pair[0]} or {pair[1]}?", f"{high} is larger than {low}."
 
 
-def _read_stamp(path: Path) -> dict[str, Any] | None:
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return read if isinstance(read, dict) else None
-
-
 def _make(folder: Path, settings: AssetSettings, progress: Progress | None) -> float:
+    """Write every file; the last loss."""
     rng = random.Random(settings.seed)
     source = dialogues(rng)
     corpus = [next(source) for _ in range(1000)]
@@ -222,3 +246,12 @@ def _write_prompts(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
         for index, (question, answer) in enumerate(pairs)
     ]
     pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def main(folder: str) -> None:
+    """Make the assets and say how it goes, for a process of its own."""
+    prepare(Path(folder), progress=lambda done, of, loss: print(f"step {done} {of} {loss:.3f}", flush=True))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
