@@ -64,8 +64,8 @@ def to_parquet(runs: Sequence[Sequence[Reading]], keys: Sequence[str]) -> bytes:
         values[at, row] = list(reading.metrics.values())
         absent[at, row] = False
     names = _column_names(keys)
-    told = ((number, reading.step, reading.kind, reading.attempt) for number, reading in rows)
-    fixed = [pa.array(column, kind) for column, kind in zip(zip(*told, strict=True), FIXED.values(), strict=True)]
+    told = [(number, reading.step, reading.kind, reading.attempt) for number, reading in rows]
+    fixed = [pa.array([row[i] for row in told], kind) for i, kind in enumerate(FIXED.values())]
     columns = [pa.array(values[i], pa.float64(), mask=absent[i]) for i in range(len(keys))]
     table = pa.table(fixed + columns, names=[*FIXED, *names])
     sink = io.BytesIO()
@@ -84,7 +84,9 @@ def to_parquet(runs: Sequence[Sequence[Reading]], keys: Sequence[str]) -> bytes:
     return sink.getvalue()
 
 
-def from_parquet(content: bytes, keys: Sequence[str], runs: int, path: object) -> list[tuple[Reading, ...]]:
+def from_parquet(
+    content: bytes, keys: Sequence[str], runs: int, path: object, *, max_cells: int = MAX_CELLS
+) -> list[tuple[Reading, ...]]:
     """Return the readings of each run.
 
     Args:
@@ -92,6 +94,7 @@ def from_parquet(content: bytes, keys: Sequence[str], runs: int, path: object) -
         keys: the metric keys in the order of the columns.
         runs: how many runs it is said to hold.
         path: the bundle, for messages.
+        max_cells: rows times columns of the largest table that is read.
 
     Raises:
         BaselineError: it is no such table.
@@ -101,7 +104,7 @@ def from_parquet(content: bytes, keys: Sequence[str], runs: int, path: object) -
         rows, width = opened.metadata.num_rows, opened.metadata.num_columns
         if width != len(FIXED) + len(keys):
             raise BaselineError(path, f"its metric table has {width - len(FIXED)} metrics, its manifest {len(keys)}")
-        if rows * width > MAX_CELLS:
+        if rows * width > max_cells:
             raise BaselineError(path, f"its metric table has {rows} rows of {width} columns; refused")
         return _runs(opened.read(), keys, runs)
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
