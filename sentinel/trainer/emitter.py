@@ -74,9 +74,9 @@ class Emitter:
                 self.dropped += 1
             self._number = number = self._number + 1
             self._queue.append((number, record))
+        self._wake.set()
         if self._thread is None:
             self._start()
-        self._wake.set()
         return number
 
     def wait(self, number: int, bound_seconds: float) -> bool:

@@ -63,7 +63,7 @@ class Probe:
         self.broken = ""
         self._debugger: Any = None
         self._set_aside: tuple[Any, bool] | None = None
-        self._log_level: int | None = None
+        self._log_levels: list[tuple[Any, int]] = []
         self._process: ProcessFootprint | None = None
         self._hooks: ModelFootprint | None = None
         self._staging = ""
@@ -103,12 +103,14 @@ class Probe:
         os.unlink(config)
 
     def _quieten(self) -> None:
-        """msprobe prints three to five lines a stage; while Sentinel drives it, warnings are enough."""
+        """Silence the three to five lines that msprobe prints a stage; errors still show."""
+        from msprobe.core.common import log as core_log
         from msprobe.core.common.const import MsgConst
-        from msprobe.pytorch.common.log import logger
+        from msprobe.pytorch.common import log as pytorch_log
 
-        self._log_level = logger.level
-        logger.level = max(logger.level, MsgConst.LogLevel.ERROR.value)
+        for logger in (core_log.logger, pytorch_log.logger):
+            self._log_levels.append((logger, logger.level))
+            logger.level = max(logger.level, MsgConst.LogLevel.ERROR.value)
 
     def _config(self) -> dict[str, Any]:
         task = str(self.plan.get("task") or "statistics")
@@ -246,7 +248,6 @@ class Probe:
         from msprobe.core.common.runtime import Runtime
         from msprobe.core.dump.hook_manager import BaseHookManager
         from msprobe.pytorch import PrecisionDebugger
-        from msprobe.pytorch.common.log import logger
         from msprobe.pytorch.dump.api_dump.api_register import get_api_register
         from msprobe.pytorch.dump.module_dump.module_processor import ModuleProcessor
 
@@ -270,8 +271,8 @@ class Probe:
             self._process.restore()
         if own is not None and api_was_wrapped:
             get_api_register().register_all_api()
-        if self._log_level is not None:
-            logger.level = self._log_level
+        for logger, level in self._log_levels:
+            logger.level = level
         self._debugger = None
         self._collectors.clear()
 
