@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML report: self-contained, bilingual, and safe against hostile text."""
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from sentinel.records import (
+    Band,
+    CaptureOrder,
+    CaptureReceipt,
+    Chart,
+    Comparable,
+    Divergence,
+    Finding,
+    Incident,
+    Suspect,
+    Triage,
+)
+from sentinel.sinks.html_advice import advice
+from sentinel.sinks.html_elements import Markup, tag
+from sentinel.sinks.html_report import incident_html, size_text
+
+HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\x00\"'&"
+FIRST = Divergence(
+    "actor_update",
+    "Module.model.layers.1.mlp.up_proj.Linear.forward.0",
+    "model.layers.1.mlp.up_proj",
+    "forward",
+    "output.0",
+    "inputs agree, output.0 does not",
+    {"norm": 5.3316, "mean": math.nan, "max": 0.4, "min": -0.38, "dtype": "float32", "shape": [2, 16]},
+    {"norm": 5.2270, "mean": 0.001, "max": 0.4, "min": -0.37, "dtype": "float32", "shape": [2, 16]},
+)
+TRIAGE = Triage(
+    "diverged", Comparable(True, True, None), FIRST, 192, ("only.mine",), ("only.theirs",), (0, 1), 30, "/d/t t", "/d/g",
+    ("a note",), (replace(FIRST, module="model.norm"),),
+)  # fmt: skip
+INCIDENT = Incident(
+    id="run:1",
+    run="run",
+    kind="drift",
+    state="open",
+    opened_at_step=29,
+    closed_at_step=None,
+    severity="critical",
+    stage="actor_update",
+    suspects=(Suspect("actor_update", 0.72, "left its band first"), Suspect("actor_compute_log_prob", 0.21)),
+    findings=(
+        Finding("drift", "actor/grad_norm", 29, 0.9, Band(0.5, 0.6), "grad_norm is 0.9", "actor_update"),
+        Finding("limit", "critic/score/mean", 30, math.nan, Band(-math.inf, 1.0), "NaN", "rollout"),
+    ),
+    capture=CaptureOrder("run:1/c1", "run", "run:1", 30, 30, ("actor_update",), "L0", None, "likeliest stage"),
+    receipt=CaptureReceipt(
+        30, 30, ("actor_update",), (0, 1), ("/dumps/step_30/actor_update",), 4_400_000, 1.84, "complete"
+    ),
+    triage=TRIAGE,
+    because="grad_norm has left its band",
+    last_seen_step=33,
+    notes=("ordered a dump",),
+)
+CHART = Chart(
+    "actor/grad_norm",
+    "actor_update",
+    (27, 28, 29, 30),
+    (0.55, 0.56, 0.9, math.nan),
+    (0.55, 0.55, 0.55, 0.55),
+    (0.5, 0.5, 0.5, 0.5),
+    (0.6, 0.6, 0.6, math.inf),
+    (29, 30),
+)
+
+
+class _Tags(HTMLParser):
+    """What a browser would make of the page."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+        if tag not in {"meta", "input", "br", "hr", "link"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.text.append(data)
+
+
+def parse(page):
+    parsed = _Tags()
+    parsed.feed(page)
+    parsed.close()
+    assert parsed.open == []
+    return parsed
+
+
+@pytest.fixture
+def page():
+    return incident_html(INCIDENT, [CHART])
+
+
+def test_the_page_loads_nothing_and_runs_nothing(page):
+    parsed = parse(page)
+
+    assert not {"script", "link", "img", "iframe", "object"} & set(parsed.tags)
+    assert any(name == "content" and value.startswith("default-src 'none'") for _, name, value in parsed.attributes)
+    assert not [value for _, name, value in parsed.attributes if name in {"src", "href"} or name.startswith("on")]
+    assert "url(" not in re.sub(r"url\(#tip\)", "", page)
+    assert "@import" not in page
+
+
+def test_text_from_outside_cannot_become_markup():
+    hostile = replace(
+        INCIDENT,
+        run=HOSTILE,
+        because=HOSTILE,
+        kind=HOSTILE,
+        stage=HOSTILE,
+        notes=(HOSTILE,),
+        suspects=(Suspect(HOSTILE, 0.5, HOSTILE),),
+        findings=(replace(INCIDENT.findings[0], metric=HOSTILE, because=HOSTILE),),
+        triage=replace(
+            TRIAGE, notes=(HOSTILE,), target=HOSTILE, first=replace(FIRST, module=HOSTILE, target={HOSTILE: HOSTILE})
+        ),
+        receipt=replace(INCIDENT.receipt, paths=(HOSTILE,), why=HOSTILE, outcome=HOSTILE),
+    )
+
+    page = incident_html(hostile, [replace(CHART, metric=HOSTILE, stage=HOSTILE)])
+
+    parsed = parse(page)
+    assert not {"script", "img"} & set(parsed.tags)
+    assert not [name for _, name, _ in parsed.attributes if name.startswith("on")]
+    assert "\u202e" not in page
+    assert "\x00" not in page
+
+
+def test_the_answer_stands_at_the_top(page):
+    head = page[page.index("<header") : page.index("</header>")]
+
+    for fact in ("29", "33", "actor update", "actor 更新", "model.layers.1.mlp.up_proj", "grad_norm has left its band"):
+        assert fact in head
+
+
+def test_every_sentence_of_the_page_is_there_in_both_languages(page):
+    assert page.count('class="en" lang="en"') == page.count('class="zh" lang="zh"') > 30
+    assert '<html lang="en">' in page
+    assert '<html lang="zh">' in incident_html(INCIDENT, [CHART], language="zh")
+    assert 'id="zh" checked' in incident_html(INCIDENT, [CHART], language="zh")
+
+
+def test_target_and_golden_statistics_stand_side_by_side(page):
+    row = page[page.index("<td>norm</td>") :].partition("</tr>")[0]
+
+    assert "5.3316" in row
+    assert "5.227" in row
+    assert "0.0196" in row
+
+
+def test_the_stage_graph_marks_the_blamed_stage_and_the_other_suspects(page):
+    graph = page[page.index('class="flow"') - 400 : page.index("</svg>", page.index('class="flow"'))]
+
+    assert graph.count('class="stage blamed"') == 1
+    assert graph.count('class="stage suspect"') == 1
+    assert "has findings, which the suspect explains better" in page
+
+
+def test_a_chart_shows_band_baseline_and_what_was_not_finite(page):
+    figure = page[page.index("<figure>") : page.index("</figure>")]
+
+    assert 'class="band"' in figure
+    assert 'class="reference"' in figure
+    assert "step 29: 0.9" in figure
+    assert "step 30: NaN or absent" in figure
+    assert 'class="since"' in figure
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(math.nan,) * 4, (math.inf,) * 4, (0.0,) * 4, (1e300, -1e300, 1e-300, 0.0), (5e-324, 0.0, 0.0, 0.0)],
+)
+def test_a_chart_survives_any_numbers(values):
+    nothing = (math.nan,) * 4
+
+    page = incident_html(
+        INCIDENT, [replace(CHART, values=values, reference=nothing, low=(-math.inf,) * 4, high=(math.inf,) * 4)]
+    )
+
+    assert "nan" not in page[page.index("<figure>") : page.index("</figure>")].replace("NaN", "")
+
+
+def test_a_long_series_stays_small_and_keeps_its_marks():
+    steps = tuple(range(5000))
+    flat = (0.5,) * 5000
+    chart = Chart("m", "rollout", steps, flat, flat, (0.4,) * 5000, (0.6,) * 5000, (4321,))
+
+    page = incident_html(INCIDENT, [chart])
+
+    assert "step 4321" in page
+    assert len(page) < 150_000
+
+
+def test_an_incident_with_nothing_but_its_name_is_shown():
+    bare = replace(INCIDENT, suspects=(), findings=(), capture=None, receipt=None, triage=None, because="", notes=())
+
+    parse(incident_html(bare))
+
+
+def test_advice_is_a_command_that_a_shell_takes_as_meant():
+    commands = [command for _, _, command in advice(INCIDENT)]
+
+    assert ["sentinel", "triage", "/d/t t", "/d/g"] in commands
+    assert "&#x27;/d/t t&#x27;" in incident_html(INCIDENT)
+
+
+def test_weights_that_differ_lead_to_the_checklist():
+    weights = replace(INCIDENT, triage=replace(TRIAGE, first=replace(FIRST, direction="parameters")))
+
+    assert any(command[1:2] == ["preflight"] for _, _, command in advice(weights))
+
+
+def test_a_dump_that_is_not_comparable_leads_to_a_golden_made_to_order():
+    lost = replace(INCIDENT, triage=replace(TRIAGE, verdict="not_comparable", first=None))
+
+    assert any(command[1:3] == ["captures", "plan"] for _, _, command in advice(lost))
+
+
+def test_only_tag_makes_markup():
+    assert tag("p", "<b>", tag("i", "x"), title='"') == '<p title="&quot;">&lt;b&gt;<i>x</i></p>'
+    assert isinstance(tag("p"), Markup)
+
+
+def test_sizes_are_read_at_a_glance():
+    assert [size_text(size) for size in (0, 999, 1000, 4_400_000, 10**15)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "4.4 MB",
+        "1e+03 TB",
+    ]
