@@ -6,6 +6,7 @@
 `read_file` reads one file or folder whole; `Follower` reads what is added to it.
 """
 
-from sentinel.sources.formats import read_file
+from sentinel.sources.files import read_file
+from sentinel.sources.follow import Follower, FollowResult, follow
 
-__all__ = ["read_file"]
+__all__ = ["FollowResult", "Follower", "follow", "read_file"]

@@ -52,12 +52,14 @@ class Ledger:
         self._unchecked: list[int] = []
         self._always: frozenset[str] | None = None
         self._checked = 0
+        self._replaced = False
 
     def add(self, record: Record) -> Reading:
         """The reading that the record adds; several of one step are to be merged, the last value of a key wins."""
         step, metrics = record.step, record.metrics
-        if self._highest is not None and self._begins_attempt(record):
+        if self._highest is not None and (self._replaced or self._begins_attempt(record)):
             self._restart()
+        self._replaced = False
         known = self._recent.get(step)
         if known is None:
             self._open(step)
@@ -73,9 +75,8 @@ class Ledger:
         self._check(len(self._unchecked))
 
     def rewritten(self) -> None:
-        """The file was replaced: what comes now is another attempt, if there was one before."""
-        if self._highest is not None:
-            self._restart()
+        """The file was replaced: the next record begins another attempt, if there was one before."""
+        self._replaced = True
 
     # ------------------------------------------------------------------ a step's place
 
@@ -149,6 +150,7 @@ class Ledger:
             "unchecked": self._unchecked[-SAVED_WINDOW:],
             "always": None if self._always is None else sorted(self._always),
             "checked": self._checked,
+            "replaced": self._replaced,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -157,4 +159,4 @@ class Ledger:
         self._recent = {int(step): {key: float(v) for key, v in metrics.items()} for step, metrics in state["recent"]}
         self._cut, self._unchecked = set(state["cut"]), list(state["unchecked"])
         self._always = None if state["always"] is None else frozenset(state["always"])
-        self._checked = int(state["checked"])
+        self._checked, self._replaced = int(state["checked"]), bool(state["replaced"])

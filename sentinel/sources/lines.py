@@ -100,9 +100,10 @@ class Splitter:
     def finish(self) -> list[Line]:
         """The rest of a file that has ended, judged as possibly cut."""
         tail, self._tail = self._tail, b""
+        text = self._text(tail) if tail else ""
+        self._skipping = self._begun = False
         if not tail:
             return []
-        text = self._text(tail)
         ended = text.endswith("\r")
         lines = list(self._lines(text))
         if lines and not ended:
@@ -119,7 +120,7 @@ class Splitter:
         self._skipping, self._begun = bool(plain["skipping"]), bool(plain["begun"])
 
     def _relieve(self) -> list[Line]:
-        """Keeps the unfinished stretch small: whole `\r` parts go, an endless part is left out."""
+        r"""Keeps the unfinished stretch small: whole `\r` parts go, an endless part is left out."""
         lines: list[Line] = []
         end = self._tail.rfind(b"\r", 0, len(self._tail) - 1)
         if end >= 0 and len(self._tail.decode("utf-8", "replace")) > CUT_LENGTH + 1:

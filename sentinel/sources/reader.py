@@ -38,8 +38,11 @@ class Reader(Protocol):
     def finish(self) -> list[Reading]:
         """Readings of a rest that will not go on."""
 
+    def break_off(self) -> list[Reading]:
+        """Readings of a rest that will not go on; further bytes are of another file of the same run."""
+
     def rewritten(self) -> None:
-        """The file begins anew: forget the rest of the old one, count what comes as another attempt."""
+        """The file begins anew: count what comes as another attempt."""
 
     def resolution(self) -> float | None:
         """Smallest difference that the file can show; None where not limited or not known yet."""
@@ -73,9 +76,6 @@ class Parser:
     def finish(self) -> Iterable[Record]:
         """No further line at all."""
         return ()
-
-    def rewritten(self) -> None:
-        """The file begins anew."""
 
     def resolution(self) -> float | None:
         """Smallest difference that the file can show."""
@@ -113,15 +113,17 @@ class TextReader:
 
     def finish(self) -> list[Reading]:
         """As `Reader.finish`."""
-        readings = self._lines(self._splitter.finish())
-        readings += [self._ledger.add(record) for record in self._parser.finish()]
+        readings = self.break_off()
         self._ledger.finish()
         return readings
 
+    def break_off(self) -> list[Reading]:
+        """As `Reader.break_off`."""
+        readings = self._lines(self._splitter.finish())
+        return readings + [self._ledger.add(record) for record in self._parser.finish()]
+
     def rewritten(self) -> None:
         """As `Reader.rewritten`."""
-        self._splitter = Splitter(self.notes)
-        self._parser.rewritten()
         self._ledger.rewritten()
 
     def resolution(self) -> float | None:

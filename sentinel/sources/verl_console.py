@@ -14,33 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sentinel.sources.ledger import Record
-from sentinel.sources.lines import NUMBER, Line, Notes, OwnText, number, own_texts, unwrap
+from sentinel.sources.lines import Line, Notes, OwnText, number, own_texts, unwrap
 from sentinel.sources.reader import Parser
+from sentinel.sources.verl_fields import FIELD, FOREIGN, GLUED, KEY_BEGUN, FieldList, parse_fields, without_last
 
 _MARKER = re.compile(r"step([:=])(\d+) - ?")
 _MARKER_BEGUN = re.compile(r"step[:=]\d* ?-?")
 _QUOTED = re.compile(r"'([^'\s]+/[^'\s]+)': (\S+)")
-_FIELD = re.compile(rf"(\S*?[^\s:]|(?:val-core|val-aux|val|test_score)/[^:]*):({NUMBER})")
-_KEY_BEGUN = re.compile(r"[^\s:]*|(?:val-core|val-aux|val|test_score)/[^:]*")
-# What other processes write after a value without a line end. Anything else makes the line prose.
-_FOREIGN = re.compile(
-    r"\s*(?:\(\w[\w.:-]* pid=|\[?(?:rank\s?\d|20\d\d[-/])|(?:DEBUG|INFO|WARN|WARNING|ERROR|Traceback|wandb)\b|\s\ufffd)"
-)
-_WORD_GLUED = re.compile(r"\s*[^\W\d_]{3,}[^\d]*$|\s+\S.*$")
-_LATE_DIGITS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The field list of a step line, taken apart."""
-
-    metrics: dict[str, float]
-    printed: list[str]
-    """The values as they were printed."""
-    rest: str = ""
-    """What could not be read at the end."""
-    damaged: bool = False
-    """A field in the middle could not be read."""
+_STRONG = 3
+"""Fields that make a line a step line even if its end is not clean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +36,6 @@ class _Pending:
     ended: bool
     glued: bool
     wrapped: bool = False
-
-
-def parse_fields(text: str) -> _Fields:
-    """`key:number - key:number ...`; whatever follows the last number is left in `rest`."""
-    text = unwrap(text)
-    parts = text.split(" - ")
-    if text.count(":") == len(parts) and text.count(" ") == 2 * (len(parts) - 1):
-        pairs = [part.partition(":") for part in parts]
-        try:
-            metrics = {key: float(value) for key, _, value in pairs}
-        except ValueError:
-            pass
-        else:
-            printed = [value for _, _, value in pairs]
-            if not any("_" in value for value in printed) and "" not in metrics:
-                return _Fields(metrics, printed)
-    return _parse_slowly(parts)
-
-
-def _parse_slowly(parts: list[str]) -> _Fields:
-    metrics: dict[str, float] = {}
-    printed: list[str] = []
-    damaged = False
-    for index, part in enumerate(parts):
-        match = _FIELD.fullmatch(part)
-        if match is None:
-            if index == len(parts) - 1:
-                return _Fields(metrics, printed, part, damaged)
-            # Foreign text may itself hold ' - ': nothing after a recognisable stranger belongs to the record.
-            head = _FIELD.match(part)
-            if head is not None and _FOREIGN.match(part, head.end()):
-                return _Fields(metrics, printed, " - ".join(parts[index:]), damaged)
-            damaged = True
-            continue
-        value = number(match.group(2))
-        assert value is not None
-        metrics[match.group(1)] = value
-        printed.append(match.group(2))
-    return _Fields(metrics, printed, "", damaged)
 
 
 class VerlConsole(Parser):
@@ -142,12 +85,9 @@ class VerlConsole(Parser):
     def finish(self) -> Iterable[Record]:
         """As `Parser.finish`."""
         yield from self._flush()
+        self._quoted = None
         if self._shown and self._three_decimals:
             self.notes.add("low_precision", "all values have three decimals: differences below 0.001 are invisible")
-
-    def rewritten(self) -> None:
-        """As `Parser.rewritten`."""
-        self._pending, self._quoted = None, None
 
     def resolution(self) -> float | None:
         """0.001 where every value was printed with three decimals."""
@@ -165,7 +105,7 @@ class VerlConsole(Parser):
         for joined in (pending.text + own.text, f"{pending.text} {own.text}"):
             fields = parse_fields(joined[_marker_end(joined) :])
             whole = not fields.damaged and (
-                not fields.rest or not ended or cut or bool(_KEY_BEGUN.fullmatch(fields.rest))
+                not fields.rest or not ended or cut or bool(KEY_BEGUN.fullmatch(fields.rest))
             )
             if whole and len(joined) <= 1 << 16:
                 self._wraps = True
@@ -178,7 +118,8 @@ class VerlConsole(Parser):
     def _incomplete(text: str) -> bool:
         fields = parse_fields(text[_marker_end(text) :])
         tail = text.rpartition(":")[2]
-        return bool(fields.rest) and not _WORD_GLUED.search(fields.rest) or tail.endswith(".") or not fields.metrics
+        dangling = bool(fields.rest) and not GLUED.search(fields.rest)
+        return dangling or tail.endswith(".") or not fields.metrics
 
     # ------------------------------------------------------------------ a step line
 
@@ -189,21 +130,21 @@ class VerlConsole(Parser):
         marker = _MARKER.match(pending.text)
         assert marker is not None
         body = pending.text[marker.end() :]
-        body, dropped = _without_last(body) if pending.open_end else (body, False)
+        body, dropped = without_last(body) if pending.open_end else (body, False)
         if not body.strip() and not dropped:
             self._truncated(pending, dropped=False)
             return
-        fields = parse_fields(body) if body else _Fields({}, [])
+        fields = parse_fields(body) if body else FieldList({}, [])
         record = self._judge(int(marker.group(2)), fields, pending, dropped=dropped)
         if record is not None:
             if marker.group(1) == "=":
                 self._quoted = (record.step, pending.process)
             yield record
 
-    def _judge(self, printed_step: int, fields: _Fields, pending: _Pending, *, dropped: bool) -> Record | None:
+    def _judge(self, printed_step: int, fields: FieldList, pending: _Pending, *, dropped: bool) -> Record | None:
         metrics = dict(fields.metrics)
         named = sum("/" in key for key in metrics)
-        strong = len(metrics) >= _LATE_DIGITS and named >= 2
+        strong = len(metrics) >= _STRONG and named >= 2
         if (fields.damaged or fields.rest) and not strong and not (pending.glued and named):
             if named:
                 self.notes.add("rejected_line", f"looks like a step line, but is not whole: {pending.text[:60]}")
@@ -224,11 +165,11 @@ class VerlConsole(Parser):
         self._see_precision(fields.printed)
         return Record(self._step(printed_step, metrics), metrics, cut=cut)
 
-    def _rest(self, fields: _Fields, metrics: dict[str, float], *, glued: bool) -> bool:
+    def _rest(self, fields: FieldList, metrics: dict[str, float], *, glued: bool) -> bool:
         """The text after the last whole field: a number with foreign text behind it, or a damaged end (then True)."""
-        head = _FIELD.match(fields.rest)
+        head = FIELD.match(fields.rest)
         tail = fields.rest[head.end() :] if head else ""
-        if head and (_FOREIGN.match(tail) or _WORD_GLUED.match(tail) or (glued and not tail.strip())):
+        if head and (FOREIGN.match(tail) or GLUED.match(tail) or (glued and not tail.strip())):
             value = number(head.group(2))
             assert value is not None
             metrics[head.group(1)] = value
@@ -325,14 +266,3 @@ class VerlConsole(Parser):
 def _marker_end(text: str) -> int:
     marker = _MARKER.match(text)
     return marker.end() if marker else 0
-
-
-def _without_last(body: str) -> tuple[str, bool]:
-    """The list without its last field, which may be cut, and whether a value was dropped with it."""
-    head, separator, last = body.rpartition(" - ")
-    if not separator:
-        head, last = "", body
-    if match := _FIELD.match(last):
-        if last[match.end() :].strip(" -") == "" and last[match.end() :]:
-            return (body[: len(body) - len(last) + match.end()], False)
-    return head, ":" in last

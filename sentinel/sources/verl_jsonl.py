@@ -7,16 +7,16 @@ infinities. A recording holds `{"t": "step", "step": 7, "values": {...}}` among 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from sentinel.sources.json_lines import JsonLines
 from sentinel.sources.ledger import Record
-from sentinel.sources.lines import Line, Notes, number
-from sentinel.sources.reader import Parser
+from sentinel.sources.lines import Notes
+from sentinel.sources.values import numbers_of, whole_number
 
 
 class _Plain(msgspec.Struct):
@@ -33,84 +33,6 @@ class _Recorded(msgspec.Struct, tag_field="t", tag="step"):
 
 _PLAIN = msgspec.json.Decoder(_Plain)
 _RECORDED = msgspec.json.Decoder(_Recorded)
-
-
-def loads(text: str, notes: Notes) -> Any:
-    """JSON with bare NaN and Infinity allowed (and noted). Raises ValueError, also for nesting without end."""
-
-    def constant(name: str) -> float:
-        notes.add("bare_nan", f"{name} without quotes in JSON text")
-        return float(name)
-
-    try:
-        return json.loads(text, parse_constant=constant)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-
-
-def numbers_of(data: Mapping[str, Any], notes: Notes, *, null: float | None = None) -> dict[str, float]:
-    """The numeric entries of a JSON object; text that is a number counts and is noted; `null` stands for null."""
-    metrics: dict[str, float] = {}
-    for key, value in data.items():
-        if value is None:
-            if null is not None:
-                notes.add("non_finite_as_null", f"{key} is null: not finite")
-                metrics[key.strip()] = null
-        elif isinstance(value, (bool, int, float)):
-            metrics[key.strip()] = _as_float(value)
-        elif isinstance(value, str) and (told := number(value)) is not None:
-            notes.add("quoted_number", f"{key} is a number in quotes")
-            metrics[key.strip()] = told
-    return metrics
-
-
-def whole_number(value: object) -> int | None:
-    """The integer that a step field holds, as a number or in quotes; None where it holds none."""
-    told = number(value) if isinstance(value, str) else value
-    if isinstance(told, bool) or not isinstance(told, (int, float)):
-        return None
-    return int(told) if math.isfinite(told) and told == int(told) and abs(told) < 1 << 53 else None
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-class JsonLines(Parser):
-    """Frame of the readers of JSON lines: bad lines are noted and passed over, a cut last line is left out whole."""
-
-    def line(self, line: Line) -> Iterable[Record]:
-        """As `Parser.line`."""
-        text = line.text
-        if not text or text.isspace():
-            return ()
-        record = self.fast(text)
-        if record is not None:
-            return (record,)
-        try:
-            value = loads(text, self.notes)
-        except ValueError:
-            if line.ended:
-                self.notes.add("corrupt_line", f"not JSON, passed over: {text[:60]}")
-            else:
-                self.notes.add("truncated_line", "the file ends inside a record")
-            return ()
-        if not isinstance(value, dict):
-            self.notes.add("corrupt_line", f"no JSON object, passed over: {text[:60]}")
-            return ()
-        return self.record(value)
-
-    def fast(self, text: str) -> Record | None:
-        """The record of a line of the usual form, or None: then `record` decides."""
-        del text
-        return None
-
-    def record(self, value: dict[str, Any]) -> Iterable[Record]:
-        """The records of a JSON object."""
-        raise NotImplementedError
 
 
 class VerlFileLogger(JsonLines):

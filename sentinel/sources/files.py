@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole metric files and folders, read at once."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from sentinel.errors import UnreadableLog
+from sentinel.records import Reading, ReadResult
+from sentinel.sources.folders import event_files, run_file
+from sentinel.sources.formats import make_reader, portions, recognise
+from sentinel.sources.ledger import kind_of
+from sentinel.sources.reader import Reader
+from sentinel.sources.tensorboard import EventReader
+
+
+def read_file(path: str | Path) -> ReadResult:
+    """The metrics of a file of any supported format, or of a folder of event files or of one tracked run.
+
+    Raises UnreadableLog: code `unknown_format`, `empty_file`, `unsupported_container`, or `unreadable` for what the
+    operating system refuses.
+    """
+    path = Path(path)
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return _read_folder(path)
+        if not stat.S_ISREG(mode):
+            raise UnreadableLog(path, "unreadable", "neither a file nor a folder")
+        with path.open("rb") as stream:
+            reader = make_reader(recognise(stream, path).name)
+            stream.seek(0)
+            readings = [reading for chunk in portions(stream) for reading in reader.feed(chunk)]
+    except OSError as error:
+        raise UnreadableLog(path, "unreadable", f"{error.strerror or error}; check path and permissions") from error
+    return result(reader, readings + reader.finish())
+
+
+def _read_folder(path: Path) -> ReadResult:
+    files = event_files(path)
+    if not files:
+        return read_file(run_file(path))
+    reader = EventReader()
+    readings: list[Reading] = []
+    for file in files:
+        with file.open("rb") as stream:
+            for chunk in portions(stream):
+                readings += reader.feed(chunk)
+        readings += reader.break_off()
+    return result(reader, readings + reader.finish())
+
+
+def result(reader: Reader, readings: Iterable[Reading]) -> ReadResult:
+    """The readings of a source that has ended, merged by step."""
+    steps: dict[tuple[int, int], dict[str, float]] = {}
+    for reading in readings:
+        steps.setdefault((reading.attempt, reading.step), {}).update(reading.metrics)
+    if not steps:
+        reader.notes.add("no_metrics_yet", "the format is known, but there is no step so far")
+    return ReadResult(
+        format=reader.format,
+        steps=tuple(
+            Reading(step=step, metrics=steps[attempt, step], kind=kind_of(steps[attempt, step]), attempt=attempt)
+            for attempt, step in sorted(steps)
+        ),
+        warnings=reader.notes.codes,
+        summary=reader.summary(),
+        resolution=reader.resolution(),
+    )
