@@ -38,7 +38,36 @@ class Signature:
 
 SURE, LIKELY, MAYBE = 0.95, 0.8, 0.5
 _DOWNSTREAM = {"loss": MAYBE, "actor_grad": MAYBE, "variance": MAYBE, "skipped": MAYBE}
-_ANYTHING = dict.fromkeys((*("length", "score", "reward", "rollout_logprob", "actor_logprob", "gap", "ref", "old_new", "values", "explained", "vpred"), *("advantage", "critic_loss", "critic_grad", "pg", "loss", "entropy_loss", "actor_grad", "variance", "balance", "moe")), MAYBE)
+_ANYTHING = dict.fromkeys(
+    (
+        *(
+            "length",
+            "score",
+            "reward",
+            "rollout_logprob",
+            "actor_logprob",
+            "gap",
+            "ref",
+            "old_new",
+            "values",
+            "explained",
+            "vpred",
+        ),
+        *(
+            "advantage",
+            "critic_loss",
+            "critic_grad",
+            "pg",
+            "loss",
+            "entropy_loss",
+            "actor_grad",
+            "variance",
+            "balance",
+            "moe",
+        ),
+    ),
+    MAYBE,
+)
 
 SIGNATURES = (
     Signature("data", "the prompts themselves differ", {**_ANYTHING, "prompt": SURE}),
@@ -168,13 +197,17 @@ def localise(evidence: Mapping[str, float], findings: tuple[Finding, ...]) -> tu
     told = {group: ratio for group, ratio in evidence.items() if group in _GROUPS and not HELD <= ratio < MOVED}
     if not any(ratio >= MOVED for ratio in told.values()):
         return _by_catalogue(findings)
+    moved = [group for group, ratio in told.items() if ratio >= MOVED]
     best: dict[str, tuple[float, str]] = {}
     for signature in SIGNATURES:
-        score = math.log(signature.prior) + sum(
-            _fit(signature.moves.get(group, STRAY), ratio) for group, ratio in told.items()
-        )
+        if all(signature.moves.get(group, STRAY) < MAYBE for group in moved):
+            continue  # It explains nothing of what moved.
+        score = math.log(signature.prior)
+        score += sum(_fit(signature.moves.get(group, STRAY), ratio) for group, ratio in told.items())
         if score > best.get(signature.stage, (-math.inf, ""))[0]:
             best[signature.stage] = (score, signature.why)
+    if not best:
+        return _by_catalogue(findings)
     top = max(score for score, _ in best.values())
     weights = {stage: math.exp(score - top) for stage, (score, _) in best.items()}
     total = sum(weights.values())

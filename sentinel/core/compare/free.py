@@ -139,7 +139,8 @@ def _phi(residuals: Floats) -> Floats:
     clean = np.nan_to_num(residuals)
     now, before = clean[:, 1:], clean[:, :-1]
     power = (before**2).sum(axis=(0, 1))
-    return np.clip(np.nan_to_num((now * before).sum(axis=(0, 1)) / np.where(power > 0, power, 1.0)), 0.0, 0.9)
+    raw = np.nan_to_num((now * before).sum(axis=(0, 1)) / np.where(power > 0, power, 1.0))
+    return np.asarray(np.clip(raw, 0.0, 0.9), dtype=np.float64)
 
 
 def _quiet_scores(seeds: Floats, scale: Floats, phi: Floats) -> tuple[Floats, Floats]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -139,3 +139,8 @@ def _wide(column: Floats, rows: int) -> Floats:
 
 def _back(values: Floats, log: Bools) -> Floats:
     return np.asarray(np.where(log, np.exp(np.clip(values, -700.0, 700.0)), values), dtype=np.float64)
+
+
+def without(look: Look, rows: Bools) -> Look:
+    """The look with nothing to say about some rows: their comparison is no evidence at this step."""
+    return replace(look, ratio=np.where(rows, np.nan, look.ratio), residual=np.where(rows, np.nan, look.residual))

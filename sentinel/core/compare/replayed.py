@@ -40,6 +40,7 @@ GROWTH = 0.1
 class Pairing:
     """One seed's course and the tolerance around it."""
 
+    seed: int
     expected: Floats
     """(steps, series); NaN where the seed has nothing."""
     tolerance: Floats
@@ -62,6 +63,7 @@ def learn_pairing(baseline: Baseline, seed: int) -> Pairing:
     else:
         tolerance = _from_twins(np.abs(twins - expected), index, base) + rounding
     return Pairing(
+        seed=seed,
         expected=expected,
         tolerance=frozen(tolerance),
         calibrated=bool(len(twins)),
@@ -84,7 +86,7 @@ def _twins_of(baseline: Baseline, seed: int) -> Floats:
     distances = np.array(
         [[_share_different(twin[:, exact], other[:, exact]) for other in baseline.seeds] for twin in baseline.twins]
     )
-    return baseline.twins[np.argmin(distances, axis=1) == seed]
+    return np.asarray(baseline.twins[np.argmin(distances, axis=1) == seed], dtype=np.float64)
 
 
 def _share_different(one: Floats, other: Floats) -> float:
