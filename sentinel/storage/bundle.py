@@ -31,6 +31,8 @@ from sentinel.storage.manifest import Manifest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
+
 MANIFEST = "manifest.json"
 METRICS = "metrics.parquet"
 _MANIFEST_LIMIT = 64 << 20
@@ -139,11 +141,11 @@ def _dump_files(dumps: Sequence[GoldenDump]) -> dict[str, Path]:
 class Bundle:
     """An opened bundle: verified, its metrics in memory, the rest read when asked for."""
 
-    def __init__(self, archive: Archive, manifest: Manifest, runs: tuple[ReferenceRun, ...]) -> None:
+    def __init__(self, archive: Archive, manifest: Manifest, table: pa.Table) -> None:
         self.path = archive.path
         self.contents = manifest
         self._archive = archive
-        self._runs = runs
+        self._table = table
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -156,7 +158,7 @@ class Bundle:
         """Return what the engine compares with; paths of dumps are prefixes of members."""
         return Reference(
             name=self.contents.name,
-            runs=self._runs,
+            runs=self._runs(),
             dumps=tuple(
                 GoldenDump(
                     step=dump.step,
@@ -184,8 +186,10 @@ class Bundle:
     def extract_dumps(self, into: Path) -> tuple[GoldenDump, ...]:
         """Unpack every golden dump; return them with their folders on disk."""
         return tuple(
-            GoldenDump(step=d.step, stage=d.stage, ranks=d.ranks, path=str(self.extract_dump(d.step, d.stage, into)))
-            for d in self.reference().dumps
+            GoldenDump(
+                step=d.step, stage=d.stage, ranks=tuple(d.ranks), path=str(self.extract_dump(d.step, d.stage, into))
+            )
+            for d in self.contents.dumps
         )
 
     def extract_rollouts(self, into: Path) -> Path | None:
@@ -207,6 +211,14 @@ class Bundle:
             return [json.loads(line) for line in text.split(b"\n") if line.strip()]
         except (ValueError, RecursionError) as error:
             raise BaselineError(self.path, f"its part {member} is no JSON lines: {error}") from error
+
+    def _runs(self) -> tuple[ReferenceRun, ...]:
+        entries = self.contents.runs
+        readings = metrics_table.readings_of(self._table, self.contents.metrics, len(entries))
+        return tuple(
+            ReferenceRun(source=run.source, readings=steps, twin=run.twin, resolution=run.resolution)
+            for run, steps in zip(entries, readings, strict=True)
+        )
 
     def _extract(self, prefix: str, into: Path) -> int:
         members = {name: part for name, part in self.contents.parts.items() if name.startswith(prefix)}
@@ -234,12 +246,7 @@ def open_bundle(path: Path | str) -> Bundle:
             archive.verify(name, part.sha256)
         raise BaselineError(path, "was changed or packed again after it was recorded (its seal is broken)")
     table = archive.read(METRICS, limit=_METRICS_LIMIT, sha256=manifest.parts[METRICS].sha256)
-    readings = metrics_table.from_parquet(table, manifest.metrics, len(manifest.runs), path)
-    runs = tuple(
-        ReferenceRun(source=run.source, readings=steps, twin=run.twin, resolution=run.resolution)
-        for run, steps in zip(manifest.runs, readings, strict=True)
-    )
-    return Bundle(archive, manifest, runs)
+    return Bundle(archive, manifest, metrics_table.open_table(table, manifest.metrics, len(manifest.runs), path))
 
 
 def _check_parts(archive: Archive, manifest: Manifest) -> None:

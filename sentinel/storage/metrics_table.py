@@ -9,7 +9,7 @@ order of the columns is what counts, and the manifest lists the keys in that ord
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from sentinel.records import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 FIXED = {"run": pa.int32(), "step": pa.int64(), "kind": pa.string(), "attempt": pa.int32()}
 # 5 seeds of 100,000 steps with 100 metrics are 5e7 cells, and as Python floats some 5 GB.
@@ -84,13 +86,11 @@ def to_parquet(runs: Sequence[Sequence[Reading]], keys: Sequence[str]) -> bytes:
     return sink.getvalue()
 
 
-def from_parquet(
-    content: bytes, keys: Sequence[str], runs: int, path: object, *, max_cells: int = MAX_CELLS
-) -> list[tuple[Reading, ...]]:
-    """Return the readings of each run.
+def open_table(content: bytes, keys: Sequence[str], runs: int, path: object, *, max_cells: int = MAX_CELLS) -> pa.Table:
+    """Return the table that `to_parquet` made, decoded and checked.
 
     Args:
-        content: a table as `to_parquet` made it.
+        content: its bytes.
         keys: the metric keys in the order of the columns.
         runs: how many runs it is said to hold.
         path: the bundle, for messages.
@@ -106,45 +106,54 @@ def from_parquet(
             raise BaselineError(path, f"its metric table has {width - len(FIXED)} metrics, its manifest {len(keys)}")
         if rows * width > max_cells:
             raise BaselineError(path, f"its metric table has {rows} rows of {width} columns; refused")
-        return _runs(opened.read(), keys, runs)
+        table = opened.read()
+        _check(table, runs)
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
         why = " ".join(str(error).split())[:200]
         raise BaselineError(path, f"its metric table cannot be read: {why}") from error
+    return table
 
 
-def _runs(table: Any, keys: Sequence[str], count: int) -> list[tuple[Reading, ...]]:
+def _check(table: pa.Table, runs: int) -> None:
     for position, (name, kind) in enumerate(FIXED.items()):
         column = table.column(position)
         if table.column_names[position] != name or column.type != kind or column.null_count:
             raise ValueError(f"column {position} is not {name}")
-    number, steps, kinds, attempts = (table.column(position).to_pylist() for position in range(len(FIXED)))
-    if number and not 0 <= min(number) <= max(number) < count:
-        raise ValueError(f"it holds other runs than the {count} of the manifest")
-    values = np.empty((table.num_rows, len(keys)))
-    present = np.ones((table.num_rows, len(keys)), dtype=bool)
+    for position in range(len(FIXED), table.num_columns):
+        if table.column(position).type != pa.float64():
+            raise ValueError(f"column {position} holds no float64")
+    numbers = table.column(0).to_pylist()
+    if numbers and not 0 <= min(numbers) <= max(numbers) < runs:
+        raise ValueError(f"it holds other runs than the {runs} of the manifest")
+
+
+def readings_of(table: pa.Table, keys: Sequence[str], runs: int) -> list[tuple[Reading, ...]]:
+    """Return the readings of each run of an opened table."""
+    values = np.empty((len(keys), table.num_rows))
+    present = np.ones((len(keys), table.num_rows), dtype=bool)
     for position in range(len(keys)):
         column = table.column(len(FIXED) + position)
-        values[:, position] = column.to_numpy(zero_copy_only=False)
+        values[position] = column.to_numpy(zero_copy_only=False)
         if column.null_count:
-            present[:, position] = column.is_valid().to_numpy(zero_copy_only=False)
-    runs: list[list[Reading]] = [[] for _ in range(count)]
-    metrics = _rows_as_dicts(values, present, keys)
-    for run, step, kind, attempt, found in zip(number, steps, kinds, attempts, metrics, strict=True):
-        runs[run].append(Reading(step=step, metrics=found, kind=kind, attempt=attempt))
-    return [tuple(run) for run in runs]
+            present[position] = column.is_valid().to_numpy(zero_copy_only=False)
+    found: list[list[Reading]] = [[] for _ in range(runs)]
+    fixed = (table.column(position).to_pylist() for position in range(len(FIXED)))
+    for run, step, kind, attempt, metrics in zip(*fixed, _rows_as_dicts(values.T, present.T, keys), strict=True):
+        found[run].append(Reading(step=step, metrics=metrics, kind=kind, attempt=attempt))
+    return [tuple(run) for run in found]
 
 
-def _rows_as_dicts(values: Any, present: Any, keys: Sequence[str]) -> list[dict[str, float]]:
+def _rows_as_dicts(
+    values: NDArray[np.float64], present: NDArray[np.bool_], keys: Sequence[str]
+) -> list[dict[str, float]]:
     """Return one dict a row, without the absent keys; rows with the same set of keys are turned over together."""
+    patterns: dict[bytes, list[int]] = {}
+    for row, packed in enumerate(np.packbits(present, axis=1)):
+        patterns.setdefault(packed.tobytes(), []).append(row)
     found: list[dict[str, float]] = [{} for _ in range(len(values))]
-    if not keys or not found:
-        return found
-    _, members = np.unique(np.packbits(present, axis=1), axis=0, return_inverse=True)
-    members = members.reshape(-1)
-    for pattern in range(members.max() + 1):
-        rows = np.flatnonzero(members == pattern)
+    for rows in patterns.values():
         at = np.flatnonzero(present[rows[0]]).tolist()
-        names = [keys[i] for i in at]
-        for row, line in zip(rows.tolist(), values[rows][:, at].tolist(), strict=True):
+        names = [keys[position] for position in at]
+        for row, line in zip(rows, values[rows][:, at].tolist(), strict=True):
             found[row] = dict(zip(names, line, strict=True))
     return found
