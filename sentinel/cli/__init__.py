@@ -24,6 +24,7 @@ from sentinel.errors import SentinelError
 
 GROUPS = (
     "reading",
+    "replaying",
     "baselines",
     "daemon",
     "incidents",

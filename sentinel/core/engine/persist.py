@@ -38,6 +38,7 @@ def to_plain(state: WatchState) -> dict[str, object]:
             "bans": list(recognition.bans),
             "regime": recognition.regime,
             "seed": recognition.seed,
+            "undecided": recognition.undecided,
             "firm": recognition.firm,
         },
         "keys": list(state.keys),
