@@ -174,6 +174,8 @@ def _trained_model(
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
+    # One thread: the same sums on every machine, and no spinning where cores are shared.
+    torch.set_num_threads(1)
     torch.manual_seed(settings.seed)
     config = Qwen2Config(
         vocab_size=len(tokenizer),

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,27 +107,43 @@ def start(folder: Path, extra: Mapping[str, str], accelerators: int) -> Cluster:
             [sys.executable, "-m", "sentinel.demo.cluster", str(folder), str(accelerators)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True,
         )  # fmt: skip
-    assert holder.stdout is not None
-    for line in holder.stdout:
-        if line.startswith("address "):
-            return Cluster(address=line.split()[1], folder=folder, token_file=token_file, holder=holder)
-    holder.wait()
+    address = _address(holder)
+    if address is not None:
+        return Cluster(address=address, folder=folder, token_file=token_file, holder=holder)
+    _end(holder)
     tail = (folder / "holder.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     raise ClusterError(f"Ray did not start on this machine: {' '.join(tail) or 'no message'}; try `sentinel doctor`")
 
 
 def stop(cluster: Cluster) -> None:
     """End the cluster: ask the holder, then kill it; Ray's processes go with it."""
-    holder = cluster.holder
-    if holder.stdin is not None:
-        holder.stdin.close()
+    _end(cluster.holder)
+
+
+def _address(holder: subprocess.Popen[str]) -> str | None:
+    """What the holder says once Ray is up; None if it ended, or was ended, before that."""
+    assert holder.stdout is not None
+    timer = threading.Timer(START_SECONDS, holder.kill)
+    timer.start()
+    try:
+        for line in holder.stdout:
+            if line.startswith("address "):
+                return line.split()[1]
+        return None
+    finally:
+        timer.cancel()
+
+
+def _end(holder: subprocess.Popen[str]) -> None:
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    holder.stdin.close()
     try:
         holder.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         holder.kill()
         holder.wait()
-    if holder.stdout is not None:
-        holder.stdout.close()
+    holder.stdout.close()
 
 
 def hold(folder: str, accelerators: int) -> None:

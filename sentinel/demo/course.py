@@ -154,7 +154,7 @@ def prepare_assets(places: Places, audience: Audience) -> Assets:
     began = time.monotonic()
     with subprocess.Popen(
         [sys.executable, "-m", "sentinel.demo.assets", str(places.assets)],
-        env=clean_environment() | {"OMP_NUM_THREADS": "2"},
+        env=clean_environment(),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
