@@ -20,6 +20,8 @@ MOVED = 1.0
 HELD = 0.5
 STRAY = 0.06
 """Probability that a group moves although the fault does not touch it."""
+UNSEEN = 0.2
+"""Doubt about a stage whose own evidence is not reported."""
 SHOWN = 3
 LEAST = 0.03
 """Suspects below this confidence are not shown."""
@@ -37,7 +39,7 @@ class Signature:
 
 
 SURE, LIKELY, MAYBE = 0.95, 0.8, 0.5
-_DOWNSTREAM = {"loss": MAYBE, "actor_grad": MAYBE, "variance": MAYBE, "skipped": MAYBE}
+_DOWNSTREAM = {"loss": MAYBE, "actor_grad": MAYBE, "variance": MAYBE}
 _ANYTHING = dict.fromkeys(
     (
         *(
@@ -128,6 +130,7 @@ SIGNATURES = (
         "the critic's update moved while values and policy held",
         {"critic_loss": LIKELY, "critic_grad": SURE, "vpred": MAYBE, "explained": 0.3},
     ),
+    Signature("actor_update", "updates are skipped", {"skipped": SURE, "actor_grad": LIKELY, "loss": MAYBE, "loss_scale": LIKELY}),
     Signature("critic_update", "only the critic's loss moved", {"critic_loss": SURE, "vpred": MAYBE, "critic_grad": 0.3}),
     Signature(
         "critic_update",
@@ -144,7 +147,7 @@ SIGNATURES = (
         "the update's log-probs moved against the old ones, which held",
         {"pg": LIKELY, "old_new": SURE, "entropy_loss": MAYBE, "ref": LIKELY, "loss": LIKELY, "actor_grad": LIKELY, "variance": MAYBE},
     ),
-    Signature("actor_update", "the loss held and the gradient moved: backward pass or communication", {"actor_grad": SURE, "variance": MAYBE, "skipped": MAYBE}),
+    Signature("actor_update", "the loss held and the gradient moved: backward pass or communication", {"actor_grad": SURE, "variance": MAYBE}),
     Signature("actor_update", "the loss moved while its inputs held", {"pg": LIKELY, "loss": LIKELY, "actor_grad": LIKELY, "entropy_loss": MAYBE, "variance": MAYBE}, prior=0.7),
     Signature(
         "actor_update",
@@ -202,7 +205,8 @@ def localise(evidence: Mapping[str, float], findings: tuple[Finding, ...]) -> tu
     for signature in SIGNATURES:
         if all(signature.moves.get(group, STRAY) < MAYBE for group in moved):
             continue  # It explains nothing of what moved.
-        score = math.log(signature.prior)
+        unseen = sum(chance >= SURE and group not in told for group, chance in signature.moves.items())
+        score = math.log(signature.prior) + unseen * math.log(UNSEEN)
         score += sum(_fit(signature.moves.get(group, STRAY), ratio) for group, ratio in told.items())
         if score > best.get(signature.stage, (-math.inf, ""))[0]:
             best[signature.stage] = (score, signature.why)

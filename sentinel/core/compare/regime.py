@@ -92,14 +92,12 @@ def _decided(known: Recognition) -> Recognition:
         return replace(known, regime="free")
     best = int(np.argmax(known.bans)) if known.bans else 0
     most = known.bans[best] if known.bans else 0.0
-    if known.wanted == "replayed":
-        return replace(known, regime="replayed", seed=best if not known.firm else known.seed, firm=True)
-    if known.regime == "replayed" and known.firm:
+    if known.firm:
         return known
+    if known.wanted == "replayed":
+        return replace(known, regime="replayed", seed=best, firm=True)
     if most >= SURE:
         return replace(known, regime="replayed", seed=best, firm=most >= 3 * SURE)
-    if most <= -SURE:
-        return replace(known, regime="free", seed=best)
-    if known.regime == "unknown" and known.undecided >= PATIENCE:
+    if most <= -SURE or (known.regime == "unknown" and known.undecided >= PATIENCE):
         return replace(known, regime="free", seed=best)
     return known

@@ -69,7 +69,7 @@ def _finding(look: Look, row: int) -> Finding:
     key, entry, value = frame.index.keys[row], frame.index.entries[row], float(frame.values[row])
     expected = float(look.expected[row])
     band = band_of(look, row)
-    if not np.isfinite(expected) and look.baseline is not None:
+    if look.regime == "free" and look.baseline is not None:
         # Free run: the first seed's value stands for the schedule.
         expected = float(np.nanmax(look.baseline.seeds[:, look.baseline.line[frame.step], row]))
         band = Band(low=expected, high=expected)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -132,17 +131,13 @@ def _file(state: WatchState, look: Look, findings: tuple[Finding, ...], settings
 
 
 def _suspects(look: Look, findings: tuple[Finding, ...]) -> tuple[Suspect, ...]:
-    if any(finding.kind == "non_finite" for finding in findings):
-        broken = tuple(finding for finding in findings if finding.kind == "non_finite")
+    broken = tuple(finding for finding in findings if finding.kind == "non_finite")
+    if broken:
         return localise(not_finite_evidence(look), broken)
-    return localise(_measured(look, findings), findings)
-
-
-def _measured(look: Look, findings: tuple[Finding, ...]) -> Mapping[str, float]:
-    evidence = evidence_of(look, findings)
-    if any(finding.detector == "mismatch" for finding in findings):
-        return evidence
-    return evidence
+    if all(finding.detector == "silence" for finding in findings):
+        # What is missing says nothing about what moved.
+        return localise({}, findings)
+    return localise(evidence_of(look, findings), findings)
 
 
 def _timed(state: WatchState, event: StepReported, came: Arrival) -> WatchState:
