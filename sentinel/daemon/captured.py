@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a capture's dumps are compared with which golden ones, and which of the answers counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentinel.daemon.references import golden_path
+from sentinel.daemon.triaging import triage_paths
+from sentinel.errors import SentinelError
+from sentinel.records import Triage
+
+if TYPE_CHECKING:
+    from sentinel.records import AskTriage, Reference
+
+# From the one that says most: a difference, or a NaN, before its absence, before no answer.
+_RANK = ("diverged", "non_finite", "same", "clean", "not_comparable")
+_STEP = re.compile(r"step_(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """Where golden dumps come from."""
+
+    baseline: str | None
+    reference: Reference | None
+    cache: Path
+
+    def find(self, step: int, stage: str) -> str | None:
+        """Return the folder with the golden dump of a stage of a step; None where there is none.
+
+        Raises:
+            BaselineError: the bundle was damaged since it was loaded.
+        """
+        if self.baseline is None or self.reference is None:
+            return None
+        return golden_path(self.baseline, self.reference, step, stage, self.cache)
+
+
+def triage(ask: AskTriage, golden: Golden) -> Triage:
+    """Return what the dumps of a capture show: the first answer of the highest worth, by step, then by suspicion."""
+    best: Triage | None = None
+    notes: list[str] = []
+    for step, stage, path in _dumps(ask):
+        answer = _one(ask, golden, step, stage, path)
+        notes += [f"step {step}, {stage}: {answer.verdict}", *answer.notes]
+        if best is None or _RANK.index(answer.verdict) < _RANK.index(best.verdict):
+            best = answer
+        if _RANK.index(best.verdict) <= _RANK.index("non_finite"):
+            break
+    if best is None:
+        return nothing(f"the capture left no dump of {', '.join(ask.stages)}: {ask.receipt.outcome} {ask.receipt.why}")
+    return dataclasses.replace(best, notes=tuple(dict.fromkeys(notes)))
+
+
+def _dumps(ask: AskTriage) -> Iterator[tuple[int, str, str]]:
+    """Yield (step, stage, stage directory) of what was dumped, oldest step first, most suspicious stage first."""
+    found: list[tuple[int, int, str, str]] = []
+    for path in ask.receipt.paths:
+        folder = Path(path)
+        match = _STEP.search(folder.parent.name)
+        if match is not None and folder.name in ask.stages:
+            found.append((int(match[1]), ask.stages.index(folder.name), folder.name, path))
+    for step, _, stage, path in sorted(found):
+        yield step, stage, path
+
+
+def _one(ask: AskTriage, golden: Golden, step: int, stage: str, path: str) -> Triage:
+    try:
+        if ask.non_finite:
+            return triage_paths(path, None)
+        other = golden.find(step, stage)
+        if other is None:
+            return nothing(f"the baseline holds no golden dump of {stage} at step {step}", step=step, target=path)
+        return triage_paths(path, other)
+    except (SentinelError, OSError) as error:
+        return nothing(str(error), step=step, target=path)
+
+
+def nothing(why: str, *, step: int | None = None, target: str = "") -> Triage:
+    """Return the answer that nothing could be compared, and why."""
+    return Triage(
+        verdict="not_comparable", comparable=None, first=None, compared=0, notes=(why,), step=step, target=target
+    )

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemon does about the engine's effects: triage, report files, alerts. Each is a chore on another thread.
+
+An order needs no deed: it stands in every reply until its receipt came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from sentinel.core.report import render
+from sentinel.daemon import captured, entries, report_files
+from sentinel.daemon.chores import Chores
+from sentinel.records import AskTriage, IncidentChanged, TriageArrived
+from sentinel.sinks.alerting import Alerts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sentinel.daemon.run_watch import RunWatch
+    from sentinel.daemon.watchdog import Watchdog
+    from sentinel.records import Effect
+
+_FAULTS_KEPT = 20
+
+
+class Deeds:
+    """Carries out effects for one Watchdog, which holds its lock while `carry_out`, `resume` and `save` run."""
+
+    def __init__(self, watchdog: Watchdog) -> None:
+        self.faults: deque[str] = deque(maxlen=_FAULTS_KEPT)
+        """What went wrong lately, for the status."""
+        self.alerts_failed = 0
+        self.endpoint: str | None = None
+        """Address of the status page, for links in alerts."""
+        self._watchdog = watchdog
+        self._chores = Chores(self.faults.append)
+        self._alerts = Alerts(watchdog.settings.alerts, endpoint=lambda: self.endpoint)
+
+    def carry_out(self, watch: RunWatch, effects: Iterable[Effect]) -> None:
+        """Do what the engine asked for after an event of `watch`."""
+        for effect in effects:
+            if isinstance(effect, AskTriage):
+                self._ask(watch, effect)
+            elif isinstance(effect, IncidentChanged):
+                self._write(watch, effect.incident.id)
+                self._announce(watch, effect.incident.id, effect.change)
+
+    def resume(self, watch: RunWatch) -> None:
+        """After a restart: ask again for what was not answered before."""
+        for ask in watch.asked.values():
+            self._ask(watch, ask)
+        for incident, change in tuple(watch.owed):
+            self._announce(watch, incident, change)
+        for known in watch.incidents.values():
+            if not report_files.exist(self._watchdog.home, known):
+                self._write(watch, known.id)
+
+    def save(self, run: str) -> None:
+        """Write a snapshot of a run soon."""
+        self._chores.do(("save", run), self._watchdog.with_watch, run, lambda watch: watch.save())
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until every chore is done; False after `seconds`."""
+        return self._chores.wait(seconds)
+
+    def close(self) -> None:
+        """Finish what is begun."""
+        self._chores.close()
+
+    # ------------------------------------------------------------------ each on a thread of its own
+
+    def _ask(self, watch: RunWatch, ask: AskTriage) -> None:
+        prepared = watch.prepared
+        source = captured.Golden(prepared.plan.baseline, prepared.reference, self._watchdog.home / "golden")
+        self._chores.do(("triage", ask.capture), self._triage, watch.run, ask, source)
+
+    def _triage(self, run: str, ask: AskTriage, golden: captured.Golden) -> None:
+        triage = captured.triage(ask, golden)
+        self._watchdog.tell(run, TriageArrived(ask.incident, ask.capture, triage, self._watchdog.clock()))
+
+    def _write(self, watch: RunWatch, incident: str) -> None:
+        self._chores.do(("report", incident), self._report, watch.run, incident)
+
+    def _report(self, run: str, incident_id: str) -> None:
+        def gather(watch: RunWatch) -> report_files.Material:
+            incident = watch.incidents[incident_id]
+            watch.keeper.append(entries.INCIDENT, entries.plain(incident), durable=True)
+            return report_files.material(watch, incident)
+
+        report_files.write(self._watchdog.home, self._watchdog.with_watch(run, gather))
+
+    def _announce(self, watch: RunWatch, incident: str, change: str) -> None:
+        if self._alerts.wants(watch.incidents[incident], change):
+            self._chores.do(("alert", incident, change), self._alert, watch.run, incident, change)
+        else:
+            watch.owed.pop((incident, change), None)
+
+    def _alert(self, run: str, incident_id: str, change: str) -> None:
+        incident = self._watchdog.with_watch(run, lambda watch: watch.incidents[incident_id])
+        failures = self._alerts.send(incident, change, render.incident_to_plain(incident))
+        self.faults.extend(failures)
+        self.alerts_failed += len(failures)
+        self._watchdog.with_watch(run, lambda watch: watch.announced(incident_id, change))

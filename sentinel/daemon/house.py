@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon put together: Watchdog, HTTP endpoint and clock, from one settings text. With Ray or without."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentinel import settings as settings_module
+from sentinel.daemon.answers import Answers
+from sentinel.daemon.metric_catalogue import load_catalogue
+from sentinel.daemon.planning import Planner
+from sentinel.daemon.report_files import replace
+from sentinel.daemon.view import DaemonView
+from sentinel.daemon.watchdog import Watchdog
+from sentinel.errors import SettingsError
+from sentinel.settings import Settings
+from sentinel.sinks.status_http import StatusServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["House", "load_catalogue", "settings_text"]
+
+TICK_SECONDS = 5.0
+STATE_FILE = "daemon.json"
+
+
+class House:
+    """A running daemon.
+
+    Args:
+        config_text: text of a sentinel.yaml; None for all defaults. One that cannot be used is a remark in the
+            status, not the end: the runs are watched all the same.
+        serve: False leaves the HTTP endpoint out.
+        only: watch over this run, beside another daemon that has the others.
+    """
+
+    def __init__(
+        self,
+        config_text: str | None = None,
+        config_path: str | None = None,
+        *,
+        serve: bool = True,
+        only: str | None = None,
+    ) -> None:
+        self.remarks: dict[str, str] = {}
+        """Code -> sentence: what is wrong with the daemon itself."""
+        settings = self._settings(config_text, config_path)
+        self.watchdog = Watchdog(settings, Planner(settings, load_catalogue()), only=only)
+        kept = self._recall()
+        self.restarts = int(kept.get("starts", 0))
+        self.server = self._serve(kept) if serve else None
+        self.answers = Answers(self)
+        self._remember()
+        self._stop = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="sentinel-clock", daemon=True)
+        self._ticker.start()
+
+    @property
+    def endpoint(self) -> str | None:
+        """Address of the status page; None where none is served."""
+        return self.server.url if self.server is not None else None
+
+    def close(self) -> None:
+        """Put everything down, journals written."""
+        self._stop.set()
+        if self.server is not None:
+            self.server.close()
+        self.watchdog.close()
+
+    def _settings(self, text: str | None, path: str | None) -> Settings:
+        if text is None:
+            return Settings()
+        try:
+            return settings_module.parse(text, path or "sentinel.yaml")
+        except SettingsError as error:
+            self.remarks["settings"] = f"the daemon's settings are not used: {error}"
+            return Settings()
+
+    def _serve(self, kept: Mapping[str, Any]) -> StatusServer | None:
+        http = self.watchdog.settings.http
+        # A successor answers where its predecessor did, so that scrapers and bookmarks find it.
+        port = kept.get("port") if kept.get("asked_port") == http.port else None
+        try:
+            server = StatusServer(http, DaemonView(self), port=port)
+        except SettingsError as error:
+            self.remarks["http"] = f"no page and no metrics are served: {error}"
+            return None
+        if server.remark is not None:
+            self.remarks["http"] = server.remark
+        self.watchdog.deeds.endpoint = server.url
+        return server
+
+    def _recall(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            kept = json.loads((self.watchdog.home / STATE_FILE).read_text(encoding="utf-8"))
+            if isinstance(kept, dict):
+                return kept
+        return {}
+
+    def _remember(self) -> None:
+        port = self.server.port if self.server is not None else None
+        kept = {"starts": self.restarts + 1, "port": port, "asked_port": self.watchdog.settings.http.port}
+        try:
+            self.watchdog.home.mkdir(parents=True, exist_ok=True)
+            replace(self.watchdog.home / STATE_FILE, json.dumps(kept))
+        except OSError as error:
+            self.remarks["home"] = f"{self.watchdog.home}: {error.strerror}; nothing survives a restart"
+
+    def _tick(self) -> None:
+        while not self._stop.wait(TICK_SECONDS):
+            self._tick_once()
+
+    def _tick_once(self) -> None:
+        try:
+            self.watchdog.tick()
+        except Exception as error:  # noqa: BLE001  # the clock must go on
+            self.watchdog.deeds.faults.append(f"tick: {type(error).__name__}: {error}")
+
+
+def settings_text(path: str | Path | None) -> str | None:
+    """Return the text of a settings file; None where no path is given.
+
+    Raises:
+        SettingsError: it cannot be read or does not say what can be used.
+    """
+    if path is None:
+        return None
+    settings_module.load(path)
+    return Path(path).read_text(encoding="utf-8")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Watchdog as a named, detached Ray actor, and the way to it.
+
+This module is imported in training processes (on the emitter's background thread) and while Ray unpickles the actor:
+it imports nothing heavy and nothing of verl or torch. The daemon itself is imported inside the actor.
+
+One actor a cluster, name `watchdog`, namespace `sentinel`. It outlives the run that made it and the driver that
+started it; killed, Ray starts it again within about 2 s and it goes on from its journal. Calls in the gap are not
+repeated by Ray: the trainer's side sends again what was not acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import ray
+
+NAME = "watchdog"
+NAMESPACE = "sentinel"
+
+
+class WatchdogActor:
+    """The daemon in its process. `report` and `query` run on threads of their own: a question never waits for a run."""
+
+    def __init__(self, config_text: str | None, config_path: str | None = None) -> None:
+        shed_inherited_environment()
+        from sentinel.daemon.house import House
+
+        self._house = House(config_text, config_path)
+
+    @ray.method(concurrency_group="ingest")  # type: ignore[untyped-decorator]
+    async def report(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Judge what a trainer says and answer with its orders."""
+        return self._house.watchdog.report(message)
+
+    @ray.method(concurrency_group="query")  # type: ignore[untyped-decorator]
+    async def query(self, what: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Answer a question of a person or a program; see `answers`."""
+        return self._house.answers.answer(what, args or {})
+
+    @ray.method(concurrency_group="query")  # type: ignore[untyped-decorator]
+    async def shut_down(self) -> None:
+        """Write everything to the journal; the caller then ends the actor."""
+        self._house.close()
+
+
+def connect_or_start(config_text: str | None, config_path: str | None = None) -> Any:
+    """Return a handle of the daemon of this process's cluster, starting it when there is none.
+
+    Safe when several processes do it at once: Ray makes one. Blocks; never call it on a training thread.
+
+    Args:
+        config_text: text of a sentinel.yaml for a daemon that has to be started; an existing one keeps its own.
+        config_path: where that text lies, for relative paths.
+    """
+    found = find()
+    if found is not None:
+        return found
+    actor = ray.remote(concurrency_groups={"ingest": 1, "query": 4})(WatchdogActor)
+    return actor.options(
+        name=NAME,
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        max_restarts=-1,
+        max_task_retries=0,
+        num_cpus=0,
+        runtime_env=own_runtime_env(),
+    ).remote(config_text, config_path)
+
+
+def find() -> Any:
+    """Return a handle of the daemon; None where there is none."""
+    try:
+        return ray.get_actor(NAME, namespace=NAMESPACE)
+    except ValueError:
+        return None
+
+
+def own_runtime_env() -> dict[str, Any]:
+    """Return the actor's environment: where Sentinel is imported from, if it is not installed; nothing of a run."""
+    root = str(Path(__file__).resolve().parents[2])
+    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    paths = [] if root in installed else [root]
+    # The libraries that Sentinel needs may come the same way.
+    paths += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path not in paths]
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}} if paths else {}
+
+
+def shed_inherited_environment() -> None:
+    """Take the run's variables out of this process: an actor inherits the runtime environment of the run that made it.
+
+    Only PYTHONPATH stays. What Ray gave by other means (its own variables) is not touched.
+    """
+    inherited = ray.get_runtime_context().runtime_env.get("env_vars") or {}
+    for name in (*inherited, *(name for name in os.environ if name.startswith("SENTINEL_"))):
+        if name != "PYTHONPATH":
+            os.environ.pop(name, None)
+    # A run's working directory goes with the run.
+    os.chdir("/")
+    sys.argv[:] = ["sentinel-watchdog"]

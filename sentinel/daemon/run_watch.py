@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The watch over one run: its engine state, its journal, its history. Not for several threads; the Watchdog locks.
+
+Everything the engine is told goes to the journal first, so that a daemon killed at any point goes on from there:
+the state is the newest snapshot plus the events after it, folded again. What was asked for and not answered
+(triage, alerts) is known after that, too, and is asked again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from sentinel.core.engine import from_plain, to_plain
+from sentinel.core.report.incidents import Tracked
+from sentinel.daemon import entries
+from sentinel.daemon.planning import Config
+from sentinel.daemon.sessions import Sessions
+from sentinel.records import (
+    AskTriage,
+    CaptureReported,
+    IncidentChanged,
+    StepReported,
+    TrainerLeft,
+    TriageArrived,
+    Warned,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sentinel.core.engine import WatchState
+    from sentinel.daemon.journaling import Keeper, Kept
+    from sentinel.daemon.planning import Plan, Planner, Prepared
+    from sentinel.daemon.protocol import Started, Stepped
+    from sentinel.daemon.sessions import Session
+    from sentinel.records import Effect, Event, Incident, RunSnapshot
+
+SNAPSHOT_VERSION = 1
+
+
+class RunWatch:
+    """One watched run, as its journal left it.
+
+    Args:
+        run: its name, the same everywhere.
+        planner: turns the run's settings into what watches it.
+        keeper: keeps the events.
+        now: Unix time.
+    """
+
+    def __init__(self, run: str, planner: Planner, keeper: Keeper, now: float) -> None:
+        self.run = run
+        self.keeper = keeper
+        self.sessions = Sessions()
+        self.facts: Mapping[str, Any] = {}
+        self.trainer: dict[str, float] = {}
+        self.remarks: dict[str, str] = {}
+        """Code -> sentence: what the daemon itself has to say about this watch."""
+        self.incidents: dict[str, Incident] = {}
+        """Every incident of the run by id, also those that the engine has let go."""
+        self.asked: dict[str, AskTriage] = {}
+        """Triage that was asked for and has not come back, by capture."""
+        self.owed: dict[tuple[str, str], None] = {}
+        """(incident, change) that was not announced yet."""
+        self.finished = False
+        self._planner = planner
+        self._prepared, self._signature = self._plan_first(keeper.kept)
+        self.state: WatchState = self._initial()
+        self._restore(keeper.kept)
+        self.sessions.spare(now)
+
+    @property
+    def prepared(self) -> Prepared:
+        """What the run is watched with."""
+        return self._prepared
+
+    # ------------------------------------------------------------------ events
+
+    def tell(self, event: Event, session: str = "", mark: float = 0.0) -> tuple[Effect, ...]:
+        """Keep an event, let the engine judge it, and return what is to be done."""
+        kind, payload = entries.from_event(event, session)
+        payload["mark"] = mark
+        self.keeper.append(kind, payload, durable=isinstance(event, CaptureReported))
+        return self._fold(event)
+
+    def step(self, session: Session, step: Stepped) -> tuple[Effect, ...]:
+        """Judge a step, unless it was told before."""
+        if not self.sessions.is_news(session, step.step, step.mark):
+            return ()
+        event = StepReported(
+            step=step.step,
+            values=step.values,
+            kind="val" if step.values and all(key.startswith("val") for key in step.values) else "train",
+            attempt=self.sessions.attempt,
+            at_seconds=step.at,
+            unreadable=step.unreadable,
+        )
+        return self.tell(event, session.id, step.mark)
+
+    def greet(self, session: str, started: Started, now: float) -> None:
+        """A trainer process introduces itself: its settings are in force from now on."""
+        config = Config(
+            path=started.config_path,
+            text=started.config_text,
+            attached=started.facts.get("trainer") == "attached",
+        )
+        plan = self._planner.plan(self.run, config)
+        payload = {
+            "id": session,
+            "at": now,
+            "facts": dict(started.facts),
+            "config": entries.plain(config),
+            "signature": plan.signature,
+        }
+        self.keeper.append(entries.SESSION, payload)
+        if plan.baseline is not None and self.prepared.reference is None:
+            self._signature = ""  # perhaps it can be read now
+        self._welcome(session, started.facts, plan, now)
+
+    def pass_time(self, event: Event) -> tuple[Effect, ...]:
+        """Tell the engine that time went by; kept only where something came of it."""
+        self.state, effects = self.prepared.engine.advance(self.state, event)
+        if effects:
+            kind, payload = entries.from_event(event)
+            self.keeper.append(kind, payload)
+        self._note(effects)
+        return effects
+
+    def announced(self, incident: str, change: str) -> None:
+        """An alert went out; it is not sent again after a restart."""
+        if (incident, change) in self.owed:
+            del self.owed[(incident, change)]
+            self.keeper.append("announced", {"incident": incident, "change": change})
+
+    def _welcome(self, session: str, facts: Mapping[str, Any], plan: Plan, now: float) -> None:
+        self.sessions.greet(session, facts, now).ended = False
+        self.facts = facts
+        self.finished = False
+        if plan.signature == self._signature:
+            return
+        self._prepared, self._signature = self._planner.prepare(plan), plan.signature
+        self.remarks = dict(self._prepared.remarks)
+        self.state = self._carried_over(self.state)
+
+    def _initial(self) -> WatchState:
+        prepared = self._prepared
+        self.remarks = dict(prepared.remarks)
+        return prepared.engine.initial(self.run, prepared.reference, prepared.plan.regime)
+
+    def _carried_over(self, state: WatchState) -> WatchState:
+        """Return the state under another plan: incidents, captures and the count of steps stay."""
+        prepared = self._prepared
+        regime = prepared.engine.initial(self.run, None, prepared.plan.regime).recognition
+        return prepared.engine.with_reference(dataclasses.replace(state, recognition=regime), prepared.reference)
+
+    def _fold(self, event: Event) -> tuple[Effect, ...]:
+        if isinstance(event, StepReported):
+            self.finished = False
+        elif isinstance(event, TrainerLeft):
+            self.finished = True
+        elif isinstance(event, TriageArrived):
+            self.asked.pop(event.capture, None)
+        self.state, effects = self.prepared.engine.advance(self.state, event)
+        self._note(effects)
+        return effects
+
+    def _note(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, IncidentChanged):
+                self.incidents[effect.incident.id] = effect.incident
+                if effect.change != "grew":
+                    self.owed[(effect.incident.id, effect.change)] = None
+            elif isinstance(effect, AskTriage):
+                self.asked[effect.capture] = effect
+            elif isinstance(effect, Warned):
+                self.remarks.setdefault(effect.code, effect.text)
+
+    # ------------------------------------------------------------------ what is shown
+
+    def snapshot(self) -> RunSnapshot:
+        """Return the run as it stands now."""
+        shown = self.prepared.engine.snapshot(self.state)
+        remarks = {**self.remarks, **self.keeper.remarks}
+        said = tuple(f"{code}: {text}" for code, text in remarks.items())
+        return dataclasses.replace(
+            shown,
+            baseline=None if self.prepared.reference is None else self.prepared.plan.baseline,
+            trainer=dict(self.trainer),
+            warnings=said + tuple(w for w in shown.warnings if w.partition(":")[0] not in remarks),
+            incidents=tuple({**self.incidents, **{i.id: i for i in shown.incidents}}.values()),
+        )
+
+    # ------------------------------------------------------------------ restart
+
+    def save(self) -> None:
+        """Write a snapshot, so that a restart is quick."""
+        self.keeper.write_snapshot(
+            {
+                "v": SNAPSHOT_VERSION,
+                "state": to_plain(self.state),
+                "sessions": self.sessions.to_plain(),
+                "config": entries.plain(self.prepared.plan.config),
+                "signature": self._signature,
+                "facts": dict(self.facts),
+                "trainer": self.trainer,
+                "remarks": self.remarks,
+                "incidents": [entries.plain(incident) for incident in self.incidents.values()],
+                "asked": [entries.plain(ask) for ask in self.asked.values()],
+                "owed": [list(owed) for owed in self.owed],
+                "finished": self.finished,
+            }
+        )
+
+    def _plan_first(self, kept: Iterable[Kept]) -> tuple[Prepared, str]:
+        """Return what the run was watched with when the journal's snapshot was written."""
+        first = next(iter(kept), None)
+        stored = first.payload if first is not None and first.kind == "snapshot" else {}
+        config = entries.config(stored.get("config"))
+        plan = self._planner.plan(self.run, config or Config())
+        # Before a trainer introduced itself there is nothing to read yet.
+        plan = plan if config else dataclasses.replace(plan, baseline=None)
+        return self._planner.prepare(plan), str(stored.get("signature", ""))
+
+    def _restore(self, kept: Iterable[Kept]) -> None:
+        """Become what the journal says; nothing is done again here."""
+        for entry in kept:
+            if entry.kind == "snapshot":
+                self._revive(entry.payload)
+            elif entry.kind == entries.SESSION:
+                self._rewelcome(entry.payload)
+            elif entry.kind == "announced":
+                self.owed.pop((str(entry.payload["incident"]), str(entry.payload["change"])), None)
+            else:
+                self._refold(entry.kind, entry.payload)
+
+    def _revive(self, plain: Mapping[str, Any]) -> None:
+        self.facts, self.trainer = plain["facts"], dict(plain["trainer"])
+        self.remarks.update(plain["remarks"])
+        found = (entries.incident(document) for document in plain["incidents"])
+        self.incidents = {incident.id: incident for incident in found if incident is not None}
+        self.finished = plain["finished"]
+        self.owed = {(str(incident), str(change)): None for incident, change in plain["owed"]}
+        self.sessions = Sessions.from_plain(plain["sessions"])
+        self.asked = {ask.capture: ask for ask in map(entries.ask, plain["asked"]) if ask is not None}
+        try:
+            self.state = from_plain(plain["state"], self.prepared.reference)
+        except (KeyError, TypeError, ValueError) as error:
+            # Of another version: judging begins anew, what was decided stays.
+            self.remarks["state_unread"] = f"judging began anew: {type(error).__name__}: {error}"
+            docket = tuple(Tracked(incident=incident, asked=True) for incident in self.incidents.values())
+            self.state = dataclasses.replace(self.state, docket=docket)
+
+    def _rewelcome(self, payload: Mapping[str, Any]) -> None:
+        plan = self._planner.plan(self.run, entries.config(payload.get("config")) or Config())
+        # The baseline's file may have changed since; what counted then is in the entry.
+        plan = dataclasses.replace(plan, signature=str(payload.get("signature", "")))
+        self._welcome(str(payload["id"]), payload.get("facts") or {}, plan, float(payload["at"]))
+
+    def _refold(self, kind: str, payload: Mapping[str, Any]) -> None:
+        event = entries.to_event(kind, payload)
+        if event is None:
+            return
+        name = str(payload.get("session", ""))
+        if isinstance(event, StepReported) and name:
+            session = self.sessions.greet(name, {}, event.at_seconds)
+            self.sessions.is_news(session, event.step, float(payload.get("mark", event.at_seconds)))
+        elif isinstance(event, TrainerLeft) and name:
+            self.sessions.end(self.sessions.greet(name, {}, event.at_seconds))
+        self._fold(event)

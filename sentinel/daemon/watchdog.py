@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon without Ray: watches any number of runs, answers their trainers, and does what the engine asks.
+
+`report` judges synchronously, so that the verdict on a step is in the reply. What takes longer (triage, reports,
+alerts) is a chore on another thread, whose result comes back as an event. One lock guards all watches; what is shown
+is a finished value that is replaced as a whole, so that looking never waits.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from sentinel.core.report import render
+from sentinel.daemon import deeds, protocol
+from sentinel.daemon.journaling import Keeper
+from sentinel.daemon.run_watch import RunWatch
+from sentinel.daemon.stopwatch import Stopwatch
+from sentinel.records import CaptureReported, Tick, TrainerLeft, WorkerSaid
+from sentinel.storage.run_folders import journalled_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from sentinel.daemon.planning import Planner
+    from sentinel.records import Chart, Effect, Event, RunSnapshot
+    from sentinel.settings import Settings
+
+GOING_ON = ("ordered", "recording")
+_NAMES_TRIED = 50
+
+
+class Watchdog:
+    """Watches runs.
+
+    Args:
+        settings: the daemon's own.
+        planner: turns a run's settings into what watches it.
+        clock: Unix time in seconds.
+        alive: says whether process `pid` of `host` lives; None where that cannot be told from here.
+        only: take up this run's journal, not those of all runs.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        planner: Planner,
+        *,
+        clock: Callable[[], float] = time.time,
+        alive: Callable[[str, int], bool | None] | None = None,
+        only: str | None = None,
+    ) -> None:
+        self.settings = settings
+        self.home = settings.home_folder
+        self.started_at = clock()
+        self.verdicts = Stopwatch()
+        self.clock = clock
+        self._planner = planner
+        self._alive = alive or process_lives
+        self._lock = threading.RLock()
+        self._watches: dict[str, RunWatch] = {}
+        self._bound: dict[tuple[str, str], str] = {}
+        """(name that the trainer uses, its session) -> name that the run is watched under."""
+        self._shown: Mapping[str, RunSnapshot] = {}
+        self.deeds = deeds.Deeds(self)
+        self._restore(only)
+
+    # ------------------------------------------------------------------ what the trainer calls
+
+    def report(self, message: object) -> dict[str, Any]:
+        """Judge what a trainer says and answer with its orders; see `protocol` for both forms."""
+        began = time.perf_counter()
+        told = protocol.parse(message)
+        if not told.run:
+            return {"v": protocol.VERSION, "step": None, "orders": [], "cancelled": [], "faults": list(told.faults)}
+        now = self.clock()
+        with self._lock:
+            watch = self._watch_of(told.run, told.session, now)
+            for record in told.records:
+                self._take(watch, told.session, record, now)
+            if told.faults:
+                watch.remarks["message"] = told.faults[-1]
+            reply = self._reply(watch, told)
+            if watch.keeper.snapshot_due:
+                self.deeds.save(watch.run)
+        if any(isinstance(record, protocol.Stepped) for record in told.records):
+            self.verdicts.add(time.perf_counter() - began)
+        return reply
+
+    def tick(self) -> None:
+        """Tell every run that goes on what time it is; call it every few seconds."""
+        now = self.clock()
+        with self._lock:
+            for watch in self._watches.values():
+                if not watch.finished:
+                    self.deeds.carry_out(watch, watch.pass_time(Tick(at_seconds=now)))
+                    self._show(watch)
+
+    # ------------------------------------------------------------------ what others ask
+
+    def runs(self) -> tuple[RunSnapshot, ...]:
+        """Return every run as it stands now; never waits for a judgement."""
+        return tuple(self._shown.values())
+
+    def charts(self, run: str, metrics: Iterable[str]) -> tuple[Chart, ...]:
+        """Return the last steps of some metrics of a run beside its baseline."""
+        with self._lock:
+            watch = self._watches[run]
+            state, engine = watch.state, watch.prepared.engine
+        return engine.charts(state, metrics)
+
+    def tell(self, run: str, event: Event) -> tuple[Effect, ...]:
+        """Tell a run's engine what came from elsewhere than its trainer (a person, a chore); return what came of it."""
+        with self._lock:
+            watch = self._watches[run]
+            effects = watch.tell(event)
+            self.deeds.carry_out(watch, effects)
+            self._show(watch)
+            return effects
+
+    def with_watch(self, run: str, use: Callable[[RunWatch], Any]) -> Any:
+        """Return what `use` makes of a run's watch, undisturbed; raises KeyError for an unknown run."""
+        with self._lock:
+            return use(self._watches[run])
+
+    def retire(self, run: str) -> None:
+        """End the watch over one run, as if its trainer had said goodbye; raises KeyError for an unknown run."""
+        with self._lock:
+            watch = self._watches[run]
+            if not watch.finished:
+                self._leave(watch, "", finished=False, at=self.clock())
+            self._show(watch)
+
+    def close(self) -> None:
+        """Finish what is begun and put everything down."""
+        self.deeds.close()
+        with self._lock:
+            for watch in self._watches.values():
+                watch.save()
+                watch.keeper.close()
+
+    # ------------------------------------------------------------------ inside
+
+    def _restore(self, only: str | None) -> None:
+        """Take up the runs that the journals know, and ask again for what was not answered."""
+        for run in journalled_runs(self.home):
+            if only not in (None, run):
+                continue
+            watch = self._open(run)
+            self.deeds.resume(watch)
+            self._show(watch)
+
+    def _open(self, run: str) -> RunWatch:
+        watch = self._watches[run] = RunWatch(run, self._planner, Keeper(self.home, run), self.clock())
+        return watch
+
+    def _watch_of(self, run: str, session: str, now: float) -> RunWatch:
+        """Return the watch that a trainer process reports to, opening one where there is none."""
+        names = [self._bound.get((run, session), run), *(f"{run}~{number}" for number in range(2, _NAMES_TRIED))]
+        for name in names:
+            watch = self._watches.get(name) or self._open(name)
+            if watch.sessions.free_for(session, now, self._alive):
+                break
+        if name != run:
+            watch.remarks["name_taken"] = f"another run named {run} is going on; this one is watched as {name}"
+        self._bound[(run, session)] = name
+        watch.sessions.greet(session, {}, now)
+        return watch
+
+    def _take(self, watch: RunWatch, session: str, record: protocol.Record, now: float) -> None:
+        effects: tuple[Effect, ...] = ()
+        process = watch.sessions.greet(session, {}, now)
+        if isinstance(record, protocol.Started):
+            watch.greet(session, record, now)
+        elif isinstance(record, protocol.Stepped):
+            effects = watch.step(process, record)
+        elif isinstance(record, protocol.Receipted):
+            effects = watch.tell(CaptureReported(record.capture, record.receipt, record.at), session)
+        elif isinstance(record, protocol.Said):
+            effects = watch.tell(WorkerSaid(record.code, record.text, record.at), session)
+        elif isinstance(record, protocol.Health):
+            watch.trainer = dict(record.numbers)
+        elif isinstance(record, protocol.Ended):
+            self._leave(watch, session, finished=record.finished, at=record.at or now)
+        self.deeds.carry_out(watch, effects)
+
+    def _leave(self, watch: RunWatch, session: str, *, finished: bool, at: float) -> None:
+        if watch.sessions.current is not None:
+            watch.sessions.end(watch.sessions.current)
+        self.deeds.carry_out(watch, watch.tell(TrainerLeft(finished=finished, at_seconds=at), session))
+        self.deeds.save(watch.run)
+
+    def _reply(self, watch: RunWatch, told: protocol.Message) -> dict[str, Any]:
+        snapshot = watch.snapshot()
+        self._shown = {**self._shown, watch.run: snapshot}
+        plan = watch.prepared.plan
+        reply: dict[str, Any] = {
+            "v": protocol.VERSION,
+            "run": watch.run,
+            "step": snapshot.last_step,
+            "orders": [render.order_to_plain(c.order) for c in snapshot.captures if c.state in GOING_ON],
+            "cancelled": [c.id for c in snapshot.captures if c.state == "cancelled"],
+            "settings": {"wait_seconds": plan.wait_seconds, "dump_root": self._dump_root(watch, told.session)},
+        }
+        if told.faults:
+            reply["faults"] = list(told.faults)
+        if not watch.facts:
+            reply["introduce"] = True  # this daemon does not know the run's settings
+        return reply
+
+    def _dump_root(self, watch: RunWatch, session: str) -> str:
+        """Return the folder of this process's dumps: a restart must not write over those of the attempt before."""
+        name = "".join(c for c in session if c.isalnum())[:8] or "session"
+        return os.path.join(watch.prepared.plan.dump_root, name)  # noqa: PTH118  # text, and on the hot path
+
+    def _show(self, watch: RunWatch) -> None:
+        self._shown = {**self._shown, watch.run: watch.snapshot()}
+
+
+def process_lives(host: str, pid: int) -> bool | None:
+    """Return whether process `pid` of `host` lives; None where `host` is not this one."""
+    if host != socket.gethostname():
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
