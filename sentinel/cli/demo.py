@@ -58,10 +58,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def demo(args: argparse.Namespace) -> int:
     """Give the demo and print what was planted beside what was found."""
     from sentinel.demo import course, scenarios
+    from sentinel.demo import places as folders
 
     faults = wanted_faults(args.fault, args.random, args.seed)
     course.check_installed()
-    places = course.claim(args.out)
+    places = folders.claim(args.out)
     chosen = scenarios.asked(faults) if faults else scenarios.standard()
     audience = Terminal(console(stderr=True))
 

@@ -8,33 +8,24 @@ in SENTINEL_CONFIG, its own command line and its HTTP endpoint; nothing of it is
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from sentinel.demo import verbs
 from sentinel.demo.assets import Assets, AssetSettings, load
 from sentinel.demo.cluster import Cluster, clean_environment, private_cluster
 from sentinel.demo.kit.faults import STAGES
+from sentinel.demo.places import DemoError, Places
 from sentinel.demo.runs import Run, RunSettings, installed, launch
 from sentinel.demo.scenarios import STEPS, Outcome, Scenario, judge
-from sentinel.errors import SentinelError
 
-MARKER = ".sentinel-demo"
-NEVER_IN_A_PATH = re.compile(r"[^a-zA-Z0-9_.:/-]")
 SETTLE_SECONDS = 40.0
 """How long an incident's evidence is waited for after its run has ended."""
-
-
-class DemoError(SentinelError):
-    """The demo cannot be run here or there."""
 
 
 class Audience(Protocol):
@@ -54,48 +45,6 @@ class Audience(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Places:
-    """Where things lie below the folder of the demo."""
-
-    root: Path
-
-    @property
-    def assets(self) -> Path:
-        """Model and prompts; kept from demo to demo."""
-        return self.root / "assets"
-
-    @property
-    def runs(self) -> Path:
-        """One folder a verl run."""
-        return self.root / "runs"
-
-    @property
-    def rollouts(self) -> Path:
-        """The reference run's rollouts, as verl recorded them."""
-        return self.root / "rollouts"
-
-    @property
-    def recordings(self) -> Path:
-        """What Sentinel recorded of reference and twin, golden dumps included."""
-        return self.root / "recordings"
-
-    @property
-    def bundle(self) -> Path:
-        """The baseline bundle."""
-        return self.root / "baseline.sentinel"
-
-    @property
-    def settings(self) -> Path:
-        """Sentinel's settings for the watched runs."""
-        return self.root / "sentinel.yaml"
-
-    @property
-    def home(self) -> Path:
-        """Sentinel's home: journal, incidents, dumps."""
-        return self.root / "home"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
     """A demo that came to its end."""
 
@@ -108,34 +57,6 @@ class Finished:
     def ok(self) -> bool:
         """Found equals planted everywhere, and healthy runs were silent."""
         return bool(self.outcomes) and all(outcome.ok for outcome in self.outcomes)
-
-
-def claim(root: Path) -> Places:
-    """Take `root` for a demo: make it, or clear what an earlier demo left there.
-
-    Raises:
-        DemoError: the path holds characters that msprobe refuses, or the folder holds something else.
-    """
-    root = root.expanduser().absolute()
-    refused = NEVER_IN_A_PATH.search(str(root))
-    if refused:
-        raise DemoError(
-            f"--out {root}: msprobe writes into no path with {refused.group()!r} in it; choose another folder"
-        )
-    marker = root / MARKER
-    if root.exists() and not marker.is_file() and (not root.is_dir() or any(root.iterdir())):
-        raise DemoError(f"--out {root}: exists and was not made by `sentinel demo`; choose another folder or empty it")
-    places = Places(root=root)
-    for old in (places.runs, places.rollouts, places.recordings, places.home):
-        shutil.rmtree(old, ignore_errors=True)
-    for old in (places.bundle, places.settings):
-        old.unlink(missing_ok=True)
-    try:
-        places.runs.mkdir(parents=True)
-        marker.write_text("made by `sentinel demo`; cleared by the next one\n", encoding="utf-8")
-    except OSError as error:
-        raise DemoError(f"--out {root}: cannot be written ({error.strerror})") from error
-    return places
 
 
 def check_installed() -> None:
@@ -196,7 +117,7 @@ class Stage:
         places = self.places
         places.recordings.mkdir(parents=True, exist_ok=True)
         orders = places.recordings / "orders.json"
-        orders.write_text(json.dumps({"orders": [golden_order()]}), encoding="utf-8")
+        orders.write_text(json.dumps({"orders": golden_orders()}), encoding="utf-8")
         reference = RunSettings(
             name="reference",
             steps=STEPS,
@@ -279,12 +200,18 @@ class Stage:
         verbs.call(words, self.cluster.environment())
 
 
-def golden_order() -> dict[str, Any]:
-    """The order for the reference run: every stage that can be dumped, at every step."""
-    return {
-        "id": "golden", "first_step": 1, "last_step": STEPS, "stages": list(STAGES),
-        "level": "L0", "ranks": "all", "why": "golden dumps of the reference run",
-    }  # fmt: skip
+def golden_orders() -> list[dict[str, Any]]:
+    """The orders for the reference run: every stage that can be dumped, at every step.
+
+    One order a step, so that each has its own receipt; step 1 is under way before a first order can be obeyed.
+    """
+    return [
+        {
+            "id": f"golden-{step}", "first_step": step, "last_step": step, "stages": list(STAGES),
+            "level": "L0", "ranks": "all", "why": "golden dump of the reference run",
+        }
+        for step in range(2, STEPS + 1)
+    ]  # fmt: skip
 
 
 def settled(incident: Mapping[str, Any]) -> bool:

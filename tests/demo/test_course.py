@@ -1,65 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A demo takes only a folder of its own, and waits for an incident's evidence."""
+"""Every step after a fault has a golden dump, and an incident's evidence is waited for."""
 
 import pytest
 
-from sentinel.demo import course
-from sentinel.demo.course import DemoError, claim, golden_order, settled
+from sentinel.demo.course import golden_orders, settled
 from sentinel.demo.kit.faults import STAGES
 from sentinel.demo.scenarios import STEPS
 
 
-def test_a_new_folder_is_made(tmp_path):
-    places = claim(tmp_path / "demo")
+def test_every_step_after_a_fault_has_a_golden_dump_of_every_stage():
+    orders = golden_orders()
 
-    assert places.runs.is_dir()
-    assert (tmp_path / "demo" / course.MARKER).is_file()
-
-
-def test_what_an_earlier_demo_left_is_cleared_but_its_model_is_kept(tmp_path):
-    places = claim(tmp_path / "demo")
-    for old in (places.runs / "x", places.home / "journal", places.recordings / "r", places.rollouts / "1"):
-        old.parent.mkdir(parents=True, exist_ok=True)
-        old.write_text("old")
-    places.bundle.write_text("old")
-    (places.assets / "model").mkdir(parents=True)
-
-    claim(tmp_path / "demo")
-
-    assert not any(places.runs.iterdir())
-    assert not places.home.exists()
-    assert not places.rollouts.exists()
-    assert not places.bundle.exists()
-    assert (places.assets / "model").is_dir()
-
-
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
-    (tmp_path / "thesis.tex").write_text("precious")
-
-    with pytest.raises(DemoError, match="was not made by"):
-        claim(tmp_path)
-
-    assert (tmp_path / "thesis.tex").read_text() == "precious"
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(DemoError, match="was not made by"):
-        claim(tmp_path / "file")
-
-
-@pytest.mark.parametrize("name", ["a b", "a=b", "a,b"])
-def test_a_path_that_msprobe_refuses_is_refused_first(tmp_path, name):
-    with pytest.raises(DemoError, match="msprobe"):
-        claim(tmp_path / name)
-
-
-def test_the_golden_order_covers_every_step_and_stage():
-    order = golden_order()
-
-    assert (order["first_step"], order["last_step"]) == (1, STEPS)
-    assert set(order["stages"]) == set(STAGES)
+    assert [order["first_step"] for order in orders] == list(range(2, STEPS + 1))
+    assert all(order["first_step"] == order["last_step"] for order in orders)
+    assert all(set(order["stages"]) == set(STAGES) for order in orders)
+    assert len({order["id"] for order in orders}) == len(orders)
 
 
 @pytest.mark.parametrize(
