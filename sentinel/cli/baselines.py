@@ -77,7 +77,7 @@ def record_bundle(args: argparse.Namespace) -> int:
     """Write a new bundle and print its manifest."""
     from sentinel.cli.baseline_making import gather_all, write
 
-    with tempfile.TemporaryDirectory(prefix="sentinel-baseline-") as scratch, Progress() as progress:
+    with _scratch(args.output) as scratch, Progress() as progress:
         materials = gather_all(args, Path(scratch), progress.says)
         manifest = write(args, args.output, materials, progress.says, created=None)
     _print_manifest(args, _shown(manifest))
@@ -96,13 +96,20 @@ def add_to_bundle(args: argparse.Namespace) -> int:
         raise BaselineError(
             args.bundle, "is no bundle; close it into one first (sentinel baseline record ... -o BUNDLE)"
         )
-    with tempfile.TemporaryDirectory(prefix="sentinel-baseline-") as scratch, Progress() as progress:
+    with _scratch(args.bundle) as scratch, Progress() as progress:
         progress.says(f"opening {args.bundle}")
         base = gather(args.bundle, Path(scratch) / "base")
         materials = [base, *gather_all(args, Path(scratch), progress.says)]
         manifest = write(args, args.bundle, materials, progress.says, created=base.created)
     _print_manifest(args, _shown(manifest))
     return 0
+
+
+def _scratch(bundle: Path) -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for what is unpacked on the way; beside the bundle, where there is room for it."""
+    if not bundle.absolute().parent.is_dir():
+        raise BaselineError(bundle, "its folder does not exist; make it first")
+    return tempfile.TemporaryDirectory(prefix=".sentinel-", dir=bundle.absolute().parent)
 
 
 def show_bundle(args: argparse.Namespace) -> int:

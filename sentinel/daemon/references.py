@@ -157,7 +157,8 @@ def _from_recording(recording: Recording) -> Material:
 
 def _recorded_name(recording: Recording) -> str:
     experiment = recording.facts.get("experiment")
-    return experiment if isinstance(experiment, str) and experiment else Path(recording.path).stem
+    told = experiment if isinstance(experiment, str) and experiment else Path(recording.path).stem
+    return recording.name or told
 
 
 def _read_run(path: Path) -> ReferenceRun:

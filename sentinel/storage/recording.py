@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from sentinel.errors import BaselineError
 from sentinel.records import GoldenDump, Reading, ReferenceRun
-from sentinel.storage.dump_tree import find_dumps
+from sentinel.storage.dump_tree import find_dumps, stage_folder
 from sentinel.storage.manifest import utc_text
 
 VAL_PREFIXES = ("val-core/", "val-aux/", "val/", "test_score/", "eval_")
-_FINISHED = frozenset({"complete", "partial"})
+# `recording`: the order goes on, the steps that its receipt names are finished.
+_FINISHED = frozenset({"complete", "partial", "recording"})
 # A line of 10,000 metrics has some 500 kB; a start line holds the configuration.
 _MAX_LINE = 64 << 20
 
@@ -35,6 +36,8 @@ class Recording:
     run: ReferenceRun
     dumps: tuple[GoldenDump, ...]
     """Finished ones, with their stage folders on disk."""
+    name: str | None
+    """Name of the run, where it was said."""
     facts: Mapping[str, object]
     """What the last attempt said of itself when it started."""
     config: str | None
@@ -105,11 +108,12 @@ def read_recording(path: Path | str) -> Recording:
         f"the dump of step {d.step}, {d.stage} has no receipt (not finished) and was left out" for d in unfinished
     ]
     last = tally.started[-1]
-    config = last.get("config")
+    name, config = last.get("run"), last.get("config")
     return Recording(
         path=str(path),
         run=ReferenceRun(source=str(path), readings=tuple(_readings(tally))),
         dumps=dumps,
+        name=name if isinstance(name, str) and name else None,
         facts=last["facts"],
         config=config.get("text") if isinstance(config, dict) else None,
         created=_time(tally.started[0].get("at")),
@@ -173,21 +177,29 @@ def _readings(tally: _Tally) -> Iterator[Reading]:
 def _finished(
     found: tuple[GoldenDump, ...], receipts: list[dict[str, Any]]
 ) -> tuple[tuple[GoldenDump, ...], list[GoldenDump]]:
-    """Part the dumps on disk into those that a receipt vouches for and the others."""
+    """Part the dumps on disk into those that receipts vouch for, with the ranks these name, and the others."""
+    finished, unfinished = [], []
+    for dump in found:
+        vouching = [receipt for receipt in receipts if _vouches(receipt, dump)]
+        named = {rank for receipt in vouching for rank in receipt.get("ranks") or dump.ranks}
+        ranks = tuple(rank for rank in dump.ranks if rank in named)
+        if ranks:
+            finished.append(replace(dump, ranks=ranks))
+        else:
+            unfinished.append(dump)
+    return tuple(finished), unfinished
 
-    def vouched(dump: GoldenDump) -> bool:
-        return any(
-            receipt.get("outcome") in _FINISHED
-            and dump.stage in (receipt.get("stages") or ())
-            and _within(dump.step, receipt.get("first_step"), receipt.get("last_step"))
-            for receipt in receipts
-        )
 
-    return tuple(d for d in found if vouched(d)), [d for d in found if not vouched(d)]
-
-
-def _within(step: int, first: object, last: object) -> bool:
-    return isinstance(first, int) and isinstance(last, int) and first <= step <= last
+def _vouches(receipt: Mapping[str, Any], dump: GoldenDump) -> bool:
+    """Tell whether a receipt says that this dump was finished: by its paths, or by its steps where it names none."""
+    if receipt.get("outcome") not in _FINISHED:
+        return False
+    if paths := receipt.get("paths"):
+        # The recording may lie elsewhere now: the end of the path is what counts.
+        return any(str(path).rstrip("/").endswith(f"/{stage_folder(dump.step, dump.stage)}") for path in paths)
+    first, last = receipt.get("first_step"), receipt.get("last_step")
+    steps_named = isinstance(first, int) and isinstance(last, int) and first <= dump.step <= last
+    return steps_named and dump.stage in (receipt.get("stages") or ())
 
 
 def _time(at: object) -> str:

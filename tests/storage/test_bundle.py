@@ -124,6 +124,8 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path):
     os.utime(tmp_path / "rollouts" / "1.jsonl", (1, 1))
 
     assert a_bundle(tmp_path, "again.sentinel").read_bytes() == first
+    with zipfile.ZipFile(tmp_path / "again.sentinel") as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_golden_dumps_are_unpacked_as_they_were(tmp_path):

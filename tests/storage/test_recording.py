@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sentinel.errors import BaselineError
 from sentinel.records import Reading
 from sentinel.storage.recording import is_recording, read_recording
+from sentinel.trainer.recording import RecordingFile
 from tests.support.baselines import receipt_record, start_record, step_record, write_dump, write_recording
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +107,37 @@ def test_a_dump_counts_only_with_a_receipt(tmp_path):
     assert [(d.step, d.stage, d.ranks) for d in recording.dumps] == [(2, "actor_update", (0,))]
     assert recording.dumps[0].path == str(root / "step_2" / "actor_update")
     assert sum("has no receipt" in note for note in recording.notes) == 2
+
+
+def test_a_receipt_vouches_for_the_paths_and_ranks_that_it_names(tmp_path):
+    receipt = receipt_record(2, "actor_update", outcome="recording")
+    receipt["receipt"] |= {"last_step": 9, "paths": ["/on/the/gpu/machine/step_2/actor_update"], "ranks": [0]}
+    path = write_recording(tmp_path / "r", start_record(), receipt)
+    for step, rank in [(2, 0), (2, 1), (3, 0)]:
+        write_dump(tmp_path / "r.dumps", step, "actor_update", rank)
+
+    recording = read_recording(path)
+
+    assert [(d.step, d.ranks) for d in recording.dumps] == [(2, (0,))]
+    assert ["step 3" in note for note in recording.notes] == [True]
+
+
+def test_what_the_trainer_side_writes_is_what_is_read(tmp_path):
+    path = tmp_path / "deep" / "r"
+    outlet = RecordingFile(str(path))
+    outlet.send([start_record() | {"run": "grpo"}, step_record(1, m=math.nan)])
+    outlet.send([step_record(2, m=2.0)])
+    outlet.close()
+    with path.open("ab") as stream:
+        stream.write(b'{"t":"step","step":3,"val')
+    again = RecordingFile(str(path))
+    again.send([start_record(), step_record(2, m=3.0), END])
+    again.close()
+
+    recording = read_recording(path)
+
+    assert [(r.attempt, r.step) for r in recording.run.readings] == [(1, 1), (1, 2), (2, 2)]
+    assert (recording.name, recording.ended, recording.notes) == (None, True, ("1 damaged lines were left out",))
 
 
 def test_damaged_lines_are_left_out_and_said(tmp_path):
