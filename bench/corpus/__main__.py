@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m bench.corpus build --out DIR [--split tuning|held_out]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bench.corpus import plan
+from bench.corpus.build import build
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.corpus", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verb = verbs.add_parser("build", help="make the runs of a split that are missing, and write the corpus")
+    verb.add_argument("--out", type=Path, required=True, help="directory; what is there already is kept")
+    verb.add_argument("--split", choices=sorted(plan.SPLITS), default="tuning")
+    verb.add_argument("--processes", type=int, default=1)
+    verb.add_argument("--gpu", action="store_true", help="two clean runs of each group on the first CUDA device")
+    verb.add_argument("--seconds", type=float, default=float("inf"), help="start no run after this long")
+    verb.add_argument("--group", action="append", default=[], help="only this group; may be repeated")
+    args = parser.parse_args()
+    complete = build(
+        args.split, args.out, processes=args.processes, gpu=args.gpu, seconds=args.seconds, groups=args.group
+    )
+    print("complete" if complete else "incomplete: run it again to go on", file=sys.stderr)
+    return 0 if complete else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

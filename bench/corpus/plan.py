@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which runs make a corpus.
+
+A group is one recipe in one regime with its reference: in a replay one base run and four twins on its tokens, in free
+running five seeds. Clean runs and faulty runs of the group are scored against that reference.
+
+Two splits. `tuning` is for choosing constants. `held_out` is never looked at while choosing them: it has other seeds,
+kernels that no twin uses, two models and all fault kinds, a third of which (HELD_OUT_KINDS) the tuning split never shows.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from bench.corpus.faults import KINDS, Fault
+from bench.corpus.model import Kernel
+from bench.corpus.recipe import RECIPES, Recipe
+
+HELD_OUT_KINDS = frozenset(
+    {
+        "data_cut",
+        "kl_coef_configured",
+        "weights_rounded",
+        "end_suppressed",
+        "reward_swapped",
+        "old_layer_off",
+        "old_mantissa",
+        "ref_moving",
+        "ref_temperature",
+        "values_dropout",
+        "advantage_lambda",
+        "advantage_groups",
+        "critic_dropout",
+        "adam_beta",
+        "gradient_holes",
+        "layers_frozen",
+        "update_dropout",
+        "gradient_inf",
+        "loss_nan",
+    }
+)
+ONSETS = (1, 4, 13, 31, 52)
+AFTER_ONSET = 32
+"""Steps that a faulty run goes on after its onset; what is not found by then is missed."""
+
+HELD_OUT_SIZES = {
+    "weights_rounded": (7, 6, 4),
+    "weights_noisy": (0.001, 0.01, 0.1),
+    "temperature_wrong": (1.005, 1.05, 1.5),
+    "end_suppressed": (0.05, 0.4, 3.0),
+    "log_probs_raw": (0.999, 0.98, 0.7),
+    "old_temperature": (1.003, 1.03, 1.4),
+    "old_dropout": (0.0005, 0.005, 0.1),
+    "old_layer_off": (0.002, 0.02, 0.5),
+    "old_mantissa": (7, 6, 4),
+    "ref_other": (0.01, 0.1, 1.0),
+    "ref_temperature": (1.01, 1.1, 1.6),
+    "values_scaled": (1.005, 1.1, 3.0),
+    "critic_lr": (1.5, 3.0, 20.0),
+    "critic_loss_scaled": (1.15, 2.0, 30.0),
+    "lr_used": (1.2, 2.0, 10.0),
+    "adam_beta": (0.85, 0.7, 0.0),
+    "adam_decay": (0.3, 3.0, 50.0),
+    "gradient_scaled": (1.05, 1.5, 100.0),
+    "update_dropout": (0.0005, 0.005, 0.1),
+    "update_mantissa": (7, 5, 3),
+    "loss_mask_shifted": (0.02, 0.15, 0.7),
+    "weights_low_precision": (11, 9, 7),
+}
+"""Sizes that only the held-out split has; other kinds have the sizes of their table in both."""
+SIZE_NAMES = ("small", "middle", "large")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run to be made."""
+
+    id: str
+    group: str
+    regime: str
+    role: str
+    """base, seed (free reference), twin, clean, fault."""
+    recipe: str
+    seed: int
+    kernel: Kernel
+    replay_of: str | None = None
+    score_again: bool = False
+    fault: Fault | None = None
+    size_name: str = ""
+
+    @property
+    def steps(self) -> int:
+        """A healthy run goes to the end of its recipe, a faulty one as far as it can teach something."""
+        whole = RECIPES[self.recipe].steps
+        return whole if self.fault is None else min(whole, self.fault.onset + AFTER_ONSET)
+
+
+@dataclass(frozen=True)
+class Group:
+    regime: str
+    recipe: str
+    seed: int
+    clean: int
+    faults: int
+
+
+SPLITS = {
+    "tuning": (
+        Group("replayed", "grpo-small", 1, 8, 22),
+        Group("replayed", "ppo-small", 2, 8, 26),
+        Group("replayed", "grpo-small-gentle", 3, 8, 20),
+        Group("replayed", "ppo-small", 4, 8, 26),
+        Group("free", "grpo-small", 1, 14, 36),
+        Group("free", "ppo-small", 2, 14, 42),
+        Group("free", "grpo-small-gentle", 3, 8, 20),
+    ),
+    "held_out": (
+        Group("replayed", "grpo-tall", 21, 16, 33),
+        Group("replayed", "ppo-tall", 22, 16, 36),
+        Group("replayed", "grpo-small", 23, 16, 33),
+        Group("replayed", "ppo-small", 24, 16, 36),
+        Group("replayed", "grpo-wide-fp32", 25, 16, 33),
+        Group("free", "grpo-small", 26, 26, 54),
+        Group("free", "ppo-small", 27, 26, 57),
+        Group("free", "grpo-wide-fp32", 28, 26, 54),
+        Group("free", "grpo-tall", 29, 26, 54),
+        Group("free", "ppo-tall", 30, 26, 57),
+        Group("replayed", "grpo-small-gentle", 31, 16, 30),
+        Group("replayed", "grpo-small", 32, 16, 33),
+        Group("replayed", "ppo-small", 33, 16, 36),
+    ),
+}
+
+
+def runs(split: str, *, gpu: bool = False) -> list[Run]:
+    """Every run of a split; with `gpu`, two clean runs of each group are made on the first CUDA device."""
+    made: list[Run] = []
+    for group in SPLITS[split]:
+        made += of_group(group, split, gpu=gpu)
+    return made
+
+
+def of_group(group: Group, split: str, *, gpu: bool) -> list[Run]:
+    recipe = RECIPES[group.recipe]
+    name = f"{group.regime}-{group.recipe}-{group.seed}"
+    rng = random.Random(f"{split} {name}")
+    common = {"group": name, "regime": group.regime, "recipe": group.recipe}
+    plain = Kernel(bf16=recipe.bf16)
+    replayed = group.regime == "replayed"
+    seeds = iter(range(group.seed * 1000, group.seed * 1000 + 999))
+    made: list[Run] = []
+
+    def add(role: str, number: int, kernel: Kernel, **more) -> None:
+        own = (
+            {"seed": group.seed, "replay_of": f"{name}-base-0"}
+            if replayed and role != "base"
+            else {"seed": next(seeds)}
+        )
+        if role == "base":
+            own = {"seed": group.seed, "score_again": not recipe.recorded}
+        made.append(Run(id=f"{name}-{role}-{number}", role=role, kernel=kernel, **common, **own, **more))
+
+    if replayed:
+        add("base", 0, plain)
+        for number, kernel in enumerate(twin_kernels(plain, rng)):
+            add("twin", number, kernel)
+    else:
+        for number in range(5):
+            add("seed", number, plain)
+    for number in range(group.clean):
+        kernel = other_kernel(plain, rng)
+        add("clean", number, replace(kernel, device="cuda") if gpu and number < 2 else kernel)
+    for number, (fault, size) in enumerate(planted(recipe, group, split, rng)):
+        add("fault", number, other_kernel(plain, rng), fault=fault, size_name=size)
+    return made
+
+
+def twin_kernels(plain: Kernel, rng: random.Random) -> list[Kernel]:
+    """Four repeats as someone with a GPU would make them: another attention kernel, another split of the batch."""
+    return [
+        replace(plain, attention=attention, micro_batches=rng.choice((1, 2, 4)), fused_norm=rng.random() < 0.5)
+        for attention in ("sdpa", "sdpa", "online", "eager")
+    ]
+
+
+def other_kernel(plain: Kernel, rng: random.Random) -> Kernel:
+    """What the candidate runs on: any kernel, also ones that no twin uses."""
+    return replace(
+        plain,
+        attention=rng.choice(("sdpa", "eager", "online", "half")),
+        fused_norm=rng.random() < 0.5,
+        splits=rng.choice((1, 2, 4)),
+        micro_batches=rng.choice((1, 2, 3, 4)),
+        threads=rng.choice((1, 1, 1, 1, 1, 1, 1, 2)),
+    )
+
+
+def planted(recipe: Recipe, group: Group, split: str, rng: random.Random) -> list[tuple[Fault, str]]:
+    """`group.faults` different (kind, size) pairs, kinds in turn so that every kind appears, onsets drawn."""
+    kinds = [
+        kind
+        for kind in KINDS.values()
+        if recipe.algorithm in kind.algorithms
+        and group.regime in kind.regimes
+        and (split != "tuning" or kind.name not in HELD_OUT_KINDS)
+    ]
+    rng.shuffle(kinds)
+    pairs = [(kind, (place + turn) % 3) for turn in range(3) for place, kind in enumerate(kinds)]
+    chosen = []
+    for number, (kind, size) in enumerate(pairs[: group.faults]):
+        sizes = kind.sizes if split == "tuning" else HELD_OUT_SIZES.get(kind.name, kind.sizes)
+        fault = Fault(kind.name, sizes[size], rng.choice(ONSETS), seed=group.seed * 100 + number)
+        chosen.append((fault, SIZE_NAMES[size]))
+    return chosen
