@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,15 +47,17 @@ def write(
     materials: Sequence[Material],
     says: Callable[[str], None],
     *,
-    created: str | None,
+    rollouts: Path | None = None,
+    created: str | None = None,
 ) -> Manifest:
     """Write the bundle of all materials and of the folders that the command names.
 
     Args:
-        args: with `dumps`, `model`, `config`, and with `rollouts` and `name` where the verb has them.
+        args: with `dumps`, `model`, `config`, and with `name` where the verb has it.
         path: of the bundle.
         materials: what was read; the first one gives the name.
         says: is told what is being done.
+        rollouts: folder of rollouts; None for those of the materials.
         created: time in the manifest; None for now.
 
     Raises:
@@ -70,11 +73,27 @@ def write(
         name=getattr(args, "name", None) or materials[0].name,
         runs=runs,
         dumps=dumps,
-        rollouts=getattr(args, "rollouts", None) or _rollouts(materials),
+        rollouts=rollouts or _rollouts(materials),
         fingerprint=fingerprint,
         made="\n".join(text for text in (*(m.made for m in materials), _command(args)) if text),
         created=created,
     )
+
+
+def sample_rollouts(folder: Path, rows: int, into: Path) -> Path:
+    """Copy the first rows of each step's rollout text to a folder and return it; other files are left out.
+
+    Raises:
+        BaselineError: there is no rollout text.
+    """
+    texts = [path for path in sorted(folder.glob("*.jsonl")) if path.stem.isdecimal()]
+    if not texts:
+        raise BaselineError(folder, "holds no rollout text <step>.jsonl that a sample could be taken of")
+    into.mkdir(parents=True)
+    for path in texts:
+        with path.open("rb") as source, (into / path.name).open("wb") as target:
+            target.writelines(islice(source, rows))
+    return into
 
 
 def content_hash(run: ReferenceRun) -> str:
@@ -97,10 +116,10 @@ def _command(args: argparse.Namespace) -> str:
     output = getattr(args, "output", None)
     words = ["record" if output else "add", *([] if output else [str(args.bundle)]), *args.sources]
     words += ["-o", str(output)] if output else []
-    for option in ("twin", "dumps", "model", "config", "rollouts", "name"):
+    for option in ("twin", "dumps", "model", "config", "rollouts", "rollout_rows", "name"):
         value = getattr(args, option, None)
         for one in value if isinstance(value, list) else [value]:
-            words += [f"--{option}", str(one)] if one is not None else []
+            words += [f"--{option.replace('_', '-')}", str(one)] if one is not None else []
     return f"sentinel baseline {shlex.join(words)}"
 
 

@@ -30,6 +30,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     record.add_argument("-o", "--output", required=True, type=Path, metavar="BUNDLE")
     record.add_argument("--rollouts", type=Path, metavar="DIR", help="rollouts of the run, packed whole")
+    record.add_argument("--rollout-rows", type=_rows, metavar="N", help="only the first N rows of each step's text")
     record.add_argument("--name", help="name of the baseline (default: of the first source)")
     _add_material(record)
     record.set_defaults(run=record_bundle)
@@ -73,13 +74,25 @@ def _add_material(parser: argparse.ArgumentParser) -> None:
     add_json_flag(parser)
 
 
+def _rows(text: str) -> int:
+    rows = int(text)
+    if rows < 1:
+        raise ValueError(text)
+    return rows
+
+
 def record_bundle(args: argparse.Namespace) -> int:
     """Write a new bundle and print its manifest."""
-    from sentinel.cli.baseline_making import gather_all, write
+    from sentinel.cli.baseline_making import gather_all, sample_rollouts, write
 
     with _scratch(args.output) as scratch, Progress() as progress:
+        rollouts = args.rollouts
+        if args.rollout_rows is not None:
+            if rollouts is None:
+                raise SettingsError("baseline record: --rollout-rows needs --rollouts DIR")
+            rollouts = sample_rollouts(rollouts, args.rollout_rows, Path(scratch) / "sample")
         materials = gather_all(args, Path(scratch), progress.says)
-        manifest = write(args, args.output, materials, progress.says, created=None)
+        manifest = write(args, args.output, materials, progress.says, rollouts=rollouts)
     _print_manifest(args, _shown(manifest))
     return 0
 

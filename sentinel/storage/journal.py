@@ -16,10 +16,9 @@ What is promised:
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sentinel.errors import JournalError
@@ -27,7 +26,6 @@ from sentinel.storage import entry_lines
 from sentinel.storage.journal_reading import (
     SEGMENTS,
     SNAPSHOT_KIND,
-    SNAPSHOTS,
     entries_after,
     newest_snapshot,
     number,
@@ -35,6 +33,7 @@ from sentinel.storage.journal_reading import (
     read_entries,
     read_segment,
 )
+from sentinel.storage.retention import Retention, retain
 from sentinel.storage.run_folders import write_run_name
 
 if TYPE_CHECKING:
@@ -45,22 +44,9 @@ if TYPE_CHECKING:
 
     from sentinel.storage.entry_lines import Entry
 
+# A share without locks (Lustre without -o flock) is better than no journal.
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP})
 DURABLE_KINDS = frozenset({"incident", "capture"})
-_SNAPSHOTS_KEPT = 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Retention:
-    """How much a journal may keep, and how often it wants a snapshot."""
-
-    snapshot_entries: int = 1000
-    """Entries after which a snapshot is due; what a restart has to read again."""
-    snapshot_bytes: int = 4 << 20
-    """Bytes after which a snapshot is due."""
-    history_entries: int = 20_000
-    """Entries kept behind the newest, for `history()`."""
-    history_bytes: int = 64 << 20
-    """Bytes kept in segments, for `history()`."""
 
 
 class Journal:
@@ -87,11 +73,9 @@ class Journal:
         self._file = -1
         self._lock = -1
         self._gap = False
+        self._run = run
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
-            if run is not None:
-                write_run_name(folder, run)
+            self._take_folder()
             self._open()
         except OSError as error:
             self.close()
@@ -134,6 +118,8 @@ class Journal:
         durable = kind in DURABLE_KINDS if durable is None else durable
         line = entry_lines.encode(self._last + 1, kind, payload)
         try:
+            if os.fstat(self._file).st_nlink == 0:
+                self._begin_anew()
             if not self._start:
                 self._write_header(self._last + 1)
             self._write(line)
@@ -180,7 +166,7 @@ class Journal:
             if self._size > self._start:
                 self._begin_segment(self._last + 1)
             self._sync_folder()
-            self._retain()
+            retain(self.folder, self.retention, self._last)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise JournalError(target, f"a snapshot could not be written: {error.strerror}") from error
@@ -197,12 +183,23 @@ class Journal:
                 os.close(descriptor)
         self._file = self._lock = -1
 
+    def _take_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        if self._run is not None:
+            write_run_name(self.folder, self._run)
+
     def _take_lock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise JournalError(self.folder, "is being written by another daemon; stop that one first") from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
 
     def _open(self) -> None:
         for leftover in self.folder.glob(".*.tmp"):
@@ -246,6 +243,12 @@ class Journal:
         self._write_header(first)
         self._sync_folder()
 
+    def _begin_anew(self) -> None:
+        """Go on in a new folder when somebody deleted the old one; what it held is gone, so a snapshot is due."""
+        self._take_folder()
+        self._begin_segment(self._last + 1)
+        self._gap = True
+
     def _write_header(self, first: int) -> None:
         line = entry_lines.header(first)
         self._write(line)
@@ -272,20 +275,3 @@ class Journal:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-    def _retain(self) -> None:
-        """Delete old snapshots, and old segments that the kept snapshots cover and retention does not want."""
-        snapshots = numbered(self.folder, SNAPSHOTS)
-        for path in snapshots[:-_SNAPSHOTS_KEPT]:
-            path.unlink(missing_ok=True)
-        covered = number(snapshots[-_SNAPSHOTS_KEPT:][0])
-        segments = numbered(self.folder, SEGMENTS)
-        total = sum(path.stat().st_size for path in segments)
-        for path, following in pairwise(segments):
-            last = number(following) - 1
-            if last > covered or (
-                total <= self.retention.history_bytes and last > self._last - self.retention.history_entries
-            ):
-                break
-            total -= path.stat().st_size
-            path.unlink(missing_ok=True)

@@ -102,7 +102,7 @@ def read_recording(path: Path | str) -> Recording:
         raise BaselineError(path, f"cannot be read: {error.strerror or error}") from error
     notes = ["the last line was cut off and left out"] if torn else []
     if tally.damaged:
-        notes.append(f"{tally.damaged} damaged lines were left out")
+        notes.append(f"damaged lines that were left out: {tally.damaged}")
     dumps, unfinished = _finished(find_dumps(dumps_folder(path)), tally.receipts)
     notes += [
         f"the dump of step {d.step}, {d.stage} has no receipt (not finished) and was left out" for d in unfinished

@@ -61,6 +61,18 @@ def test_record_makes_a_bundle_and_prints_its_manifest(here, capsys):
     assert manifest["made"].startswith("sentinel baseline record 1.jsonl 2.jsonl -o b")
 
 
+def test_a_sample_of_the_rollouts_is_the_first_rows_of_each_step(here, capsys):
+    (here / "rollouts" / "2.jsonl").write_text('{"output": "a"}\n{"output": "b"}\n{"output": "c"}\n')
+    (here / "rollouts" / "notes.txt").write_text("no text of a step")
+
+    code, manifest, _ = sentinel(capsys, "record 1.jsonl -o b --rollouts rollouts --rollout-rows 2 --json")
+
+    assert (code, manifest["rollout_steps"]) == (0, [1, 2])
+    assert open_bundle("b").rollouts(2) == [{"output": "a"}, {"output": "b"}]
+    assert "--rollout-rows 2" in manifest["made"]
+    assert sorted(path.name for path in here.iterdir() if path.name.startswith(".")) == []
+
+
 def test_show_prints_the_same_manifest(here, capsys):
     recorded = sentinel(capsys, RECORD, "--json")[1]
 
@@ -174,6 +186,9 @@ def test_diff_names_every_difference(here, capsys):
         "record 1.jsonl -o b --model nowhere",
         "record 1.jsonl -o b --config nowhere",
         "record 1.jsonl -o b --rollouts nowhere",
+        "record 1.jsonl -o b --rollout-rows 2",
+        "record 1.jsonl -o b --rollouts rollouts --rollout-rows 0",
+        "record 1.jsonl -o b --rollouts model --rollout-rows 2",
         "record 1.jsonl -o no/such/folder/b",
         "record config.yaml -o b",
         "record 1.jsonl",

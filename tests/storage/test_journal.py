@@ -5,6 +5,7 @@ import errno
 import math
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ from sentinel.errors import JournalError
 from sentinel.storage import entry_lines
 from sentinel.storage.journal import Journal, Retention
 from sentinel.storage.journal_reading import read_entries
+from sentinel.storage.run_folders import read_run_name
 
 ROOT = Path(__file__).parents[2]
 NOTHING_RETAINED = Retention(history_entries=0, history_bytes=0)
@@ -275,6 +277,21 @@ def test_a_disk_that_fills_up_between_two_segments_loses_no_later_entry(tmp_path
         journal.append("step", {"step": 3})
 
     assert [(e.seq, e.payload) for e in read_entries(tmp_path)] == [(1, {"state": 1}), (2, {"step": 3})]
+
+
+def test_a_journal_that_somebody_deleted_begins_anew_and_wants_a_snapshot(tmp_path):
+    folder = tmp_path / "j"
+    with Journal(folder, run="grpo") as journal:
+        journal.append("step", {"step": 1})
+        shutil.rmtree(folder)
+
+        assert journal.append("step", {"step": 2}) == 2
+        assert journal.snapshot_due
+        journal.write_snapshot({"whole": True})
+        with pytest.raises(JournalError, match="another daemon"):
+            Journal(folder)
+    assert [(e.seq, e.kind) for e in read_entries(folder)] == [(2, "snapshot")]
+    assert read_run_name(folder) == "grpo"
 
 
 def test_a_second_writer_is_refused_and_a_reader_is_not(tmp_path):

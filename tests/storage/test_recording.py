@@ -137,7 +137,7 @@ def test_what_the_trainer_side_writes_is_what_is_read(tmp_path):
     recording = read_recording(path)
 
     assert [(r.attempt, r.step) for r in recording.run.readings] == [(1, 1), (1, 2), (2, 2)]
-    assert (recording.name, recording.ended, recording.notes) == (None, True, ("1 damaged lines were left out",))
+    assert (recording.name, recording.ended, recording.notes) == (None, True, ("damaged lines that were left out: 1",))
 
 
 def test_damaged_lines_are_left_out_and_said(tmp_path):
@@ -149,7 +149,7 @@ def test_damaged_lines_are_left_out_and_said(tmp_path):
     recording = read_recording(path)
 
     assert [r.step for r in recording.run.readings] == [1, 2]
-    assert recording.notes == ("the last line was cut off and left out", "4 damaged lines were left out")
+    assert recording.notes == ("the last line was cut off and left out", "damaged lines that were left out: 4")
 
 
 @given(cut=st.integers(min_value=0))
