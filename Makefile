@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Installed means: the stamp is newer than what it was made from.
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test fast check fix bench clean packages
+.PHONY: help install demo test fast pythons check fix bench clean packages
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,10 @@ test: install packages ## all tests, the live ones included
 
 fast: install ## the tests that need no verl run
 	$(BIN)/python -m pytest -m 'not live'
+
+pythons: ## the tests that need no torch, on Python 3.10 and 3.12
+	tests/on_python.sh 3.10 $(VENV)-3.10
+	tests/on_python.sh 3.12 $(VENV)-3.12
 
 check: install ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share: tools that may be missing are named, and CI does not accept that they are."""
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def need():
+    """Say which program or module a test needs: left out with its name where it is missing, failed in CI."""
+
+    def there(*names):
+        for name in names:
+            found = shutil.which(name) or ("/" not in name and "-" not in name and importlib.util.find_spec(name))
+            if not found:
+                reason = f"{name} is not installed (make packages, make install)"
+                if os.environ.get("CI"):
+                    pytest.fail(reason)
+                pytest.skip(reason)
+
+    return there
