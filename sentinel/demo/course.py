@@ -122,8 +122,8 @@ class Stage:
             name="reference",
             steps=STEPS,
             rollouts=places.rollouts,
+            # No SENTINEL_RUN: a run that is only recorded needs no daemon.
             environment={
-                "SENTINEL_RUN": "reference",
                 "SENTINEL_RECORD": str(places.recordings / "reference.jsonl"),
                 "SENTINEL_ORDERS": str(orders),
             },
@@ -134,7 +134,7 @@ class Stage:
             name="twin",
             attention="sdpa",
             micro_batches=2,
-            environment={"SENTINEL_RUN": "twin", "SENTINEL_RECORD": str(places.recordings / "twin.jsonl")},
+            environment={"SENTINEL_RECORD": str(places.recordings / "twin.jsonl")},
         )
         for settings, remark in ((reference, "rollouts, metrics and golden dumps"), (twin, "the floor of a replay")):
             run = self.run(settings)
