@@ -7,6 +7,7 @@ of a file are said at once, in one line.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import types
@@ -18,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from sentinel.core.detect import DETECTORS
 from sentinel.core.engine import EngineSettings
 from sentinel.errors import SettingsError
 from sentinel.sinks.alerting import AlertSettings
@@ -64,6 +66,9 @@ class Settings:
             raise ValueError(f"regime is {self.regime!r}; it must be one of {', '.join(REGIMES)}")
         if not self.home:
             raise ValueError("home is empty; it must be a folder")
+        unknown = [name for name in self.engine.detectors if name not in DETECTORS]
+        if unknown:
+            raise ValueError(f"engine.detectors: {unknown[0]!r} is none of {', '.join(DETECTORS)}")
 
     @property
     def home_folder(self) -> Path:
@@ -107,10 +112,19 @@ def parse(text: str, where: str = "settings") -> Settings:
     if not isinstance(document, Mapping):
         raise SettingsError(f"{where}: expected keys and values, found {type(document).__name__}")
     settings = Settings.from_mapping(document, where)
-    if settings.baseline:
-        anchored = Path(where).expanduser().absolute().parent / Path(settings.baseline).expanduser()
-        settings = dataclasses.replace(settings, baseline=str(anchored))
-    return settings
+    folder = Path(where).expanduser().absolute().parent
+    trainer = dataclasses.replace(settings.trainer, dump_root=_anchored(folder, settings.trainer.dump_root))
+    return dataclasses.replace(
+        settings,
+        home=_anchored(folder, settings.home) or settings.home,
+        baseline=_anchored(folder, settings.baseline),
+        trainer=trainer,
+    )
+
+
+def _anchored(folder: Path, path: str | None) -> str | None:
+    """Return a relative path as one below `folder`; `~` stays, it is another place in every process."""
+    return path if path is None or path.startswith("~") else str(folder / path)
 
 
 class _Loader(yaml.SafeLoader):
@@ -119,9 +133,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[object] = set()
         for key, _ in node.value:
-            if key.value in keys:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
                 raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
-            keys.add(key.value)
+            if isinstance(key, yaml.ScalarNode):
+                keys.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -196,18 +211,17 @@ def _convert(hint: Any, value: Any, where: str, errors: list[str]) -> Any:
 
 
 def _scalar(hint: Any, value: Any, where: str, errors: list[str]) -> Any:
+    """Return a number, text or switch; no setting of Sentinel is a negative number."""
     if hint is float and not isinstance(value, bool):
         # YAML 1.1 takes `1e-3` for text.
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            pass
-    elif hint in (Any, object) or (isinstance(hint, type) and type(value) is hint):
-        return value
-    errors.append(
-        f"{where}: expected {_NAMES.get(typing.get_origin(hint) or hint, getattr(hint, '__name__', hint))}, found {_kind(value)}"
-    )
-    return None
+        with contextlib.suppress(TypeError, ValueError):
+            value = float(value)
+    fits = hint in (Any, object) or (isinstance(hint, type) and type(value) is hint)
+    if not fits:
+        errors.append(f"{where}: expected {_NAMES.get(typing.get_origin(hint) or hint, hint)}, found {_kind(value)}")
+    elif hint in (int, float) and not value >= 0:
+        errors.append(f"{where} is {value}; it must not be negative")
+    return value
 
 
 _NAMES: Mapping[Any, str] = {

@@ -106,10 +106,7 @@ anything = st.recursive(
 )
 record = st.fixed_dictionaries(
     {"t": st.sampled_from(["start", "step", "receipt", "health", "end", "?"])},
-    optional={
-        name: anything
-        for name in ("at", "facts", "config", "step", "values", "unreadable", "capture", "receipt", "finished", "fuses")
-    },
+    optional=dict.fromkeys(("at", "facts", "config", "step", "values", "unreadable", "capture", "receipt", "finished", "fuses"), anything),
 )
 
 
