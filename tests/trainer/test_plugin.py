@@ -4,6 +4,7 @@
 import json
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -62,8 +63,15 @@ def fake_verl(tmp_path, monkeypatch):
     sys.modules.update(saved)
 
 
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def lines_of(path, count):
+    """The recorded lines, once there are `count`: the emitter's thread writes them when it is given the time."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text.count("\n") >= count:
+            return [json.loads(line) for line in text.splitlines()]
+        time.sleep(0.01)
+    raise AssertionError(f"{count} lines were expected: {text}")
 
 
 def test_nothing_happens_unless_a_run_is_named(fake_verl):
@@ -92,7 +100,7 @@ def test_a_recording_run_leaves_its_steps_facts_and_end_behind(fake_verl, tmp_pa
     )
     plugin.detach()
 
-    start, *steps, end = lines_of(record)
+    start, *steps, end = lines_of(record, 5)
     assert start["t"] == "start"
     assert start["facts"]["trainer"] == "v0"
     assert start["facts"]["stages"] == ["actor_compute_log_prob", "ref_compute_log_prob", "actor_update"]
@@ -148,7 +156,7 @@ def test_a_caller_that_is_no_trainer_is_still_watched(fake_verl, tmp_path, caplo
         logger.log({"loss": 1.0 / step}, step)
     plugin.detach()
 
-    lines = lines_of(record)
+    lines = lines_of(record, 6)
     assert lines[0]["facts"]["capture"] is False
     assert [line["step"] for line in lines if line["t"] == "step"] == [1, 2, 3, 4, 5]
     assert sum("nothing can be captured" in r.getMessage() for r in caplog.records) == 1, "said once, not once a step"
