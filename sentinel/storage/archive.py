@@ -21,7 +21,7 @@ from sentinel.errors import BaselineError
 from sentinel.storage.manifest import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from typing_extensions import Self
@@ -202,15 +202,21 @@ class Archive:
 
     def _stream(self, name: str, take: Callable[[bytes], object], sha256: str | None) -> None:
         digest = hashlib.sha256()
+        for chunk in self._chunks(name):
+            digest.update(chunk)
+            take(chunk)
+        if sha256 is not None and digest.hexdigest() != sha256:
+            raise BaselineError(self.path, f"its part {name} was changed after it was recorded (its hash differs)")
+
+    def _chunks(self, name: str) -> Iterator[bytes]:
         try:
             with zipfile.ZipFile(self.path) as opened, opened.open(self._infos[name]) as member:
                 while chunk := member.read(_CHUNK):
-                    digest.update(chunk)
-                    take(chunk)
-        except _DAMAGE as error:
-            raise BaselineError(self.path, f"its part {name} is damaged; copy the bundle again") from error
-        if sha256 is not None and digest.hexdigest() != sha256:
-            raise BaselineError(self.path, f"its part {name} was changed after it was recorded (its hash differs)")
+                    yield chunk
+        except (*_DAMAGE, OSError) as error:  # OSError also where a damaged table points before the file's beginning
+            raise BaselineError(
+                self.path, f"its part {name} is damaged or cannot be read; copy the bundle again"
+            ) from error
 
     def _checked(self, infos: list[zipfile.ZipInfo]) -> Mapping[str, zipfile.ZipInfo]:
         """Return the members by name, if all of them may be unpacked."""

@@ -115,6 +115,7 @@ def open_table(content: bytes, keys: Sequence[str], runs: int, path: object, *, 
 
 
 def _check(table: pa.Table, runs: int) -> None:
+    table.validate(full=True)
     for position, (name, kind) in enumerate(FIXED.items()):
         column = table.column(position)
         if table.column_names[position] != name or column.type != kind or column.null_count:

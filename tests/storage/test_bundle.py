@@ -17,6 +17,7 @@ from sentinel.errors import BaselineError
 from sentinel.records import GoldenDump, Reading, ReferenceRun
 from sentinel.storage.bundle import is_bundle, open_bundle, write_bundle
 from tests.support.baselines import a_golden, a_run, same_readings
+from tests.support.properties import unhurried
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,6 +86,7 @@ runs = st.lists(
 )
 
 
+@unhurried
 @given(runs=runs, name=st.text(max_size=20))
 def test_any_metrics_come_back(tmp_path_factory, runs, name):
     path = tmp_path_factory.getbasetemp() / "any.sentinel"
@@ -98,6 +100,7 @@ def test_any_metrics_come_back(tmp_path_factory, runs, name):
         assert same_readings(before.readings, after.readings)
 
 
+@unhurried
 @given(position=st.integers(min_value=0), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_refused(sealed, tmp_path_factory, position, bit):
     broken = bytearray(sealed)
@@ -109,6 +112,7 @@ def test_any_flipped_bit_is_refused(sealed, tmp_path_factory, position, bit):
         open_bundle(path)
 
 
+@unhurried
 @given(cut=st.integers(min_value=0), tail=st.binary(max_size=8))
 def test_any_cut_or_tail_is_refused(sealed, tmp_path_factory, cut, tail):
     cut %= len(sealed)
@@ -297,6 +301,29 @@ def test_an_encrypted_member_is_refused(tmp_path):
         open_bundle(path)
 
 
+def test_a_table_that_points_outside_the_file_is_refused(tmp_path):
+    content = bytearray(a_bundle(tmp_path).read_bytes())
+    central = content.rindex(b"PK\x01\x02")
+    content[central + 42 : central + 46] = b"\xff\xff\xff\x7f"  # where the member begins
+    path = tmp_path / "pointing"
+    path.write_bytes(content)
+    end = content.rindex(b"PK\x05\x06")
+    before_the_beginning = content[: end + 16] + b"\xff\xff\xff\x7f" + content[end + 20 :]
+    (tmp_path / "negative").write_bytes(before_the_beginning)
+
+    for broken in (path, tmp_path / "negative"):
+        with pytest.raises(BaselineError):
+            open_bundle(broken)
+
+
+def test_a_disk_that_fills_up_while_unpacking_is_no_damage_of_the_bundle(tmp_path):
+    bundle = open_bundle(a_bundle(tmp_path))
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(BaselineError, match="cannot be unpacked to"):
+        bundle.extract_rollouts(tmp_path / "file")
+
+
 def test_a_part_that_changes_after_opening_is_noticed(tmp_path):
     path = a_bundle(tmp_path)
     bundle = open_bundle(path)
@@ -318,7 +345,7 @@ def test_a_bundle_is_known_by_its_content(tmp_path, sealed):
 def test_it_opens_without_torch_verl_or_ray(tmp_path):
     path = a_bundle(tmp_path)
     program = (
-        "import sys; sys.modules.update(dict.fromkeys(['torch', 'verl', 'ray', 'pandas', 'pickle5', 'msprobe']));"
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'verl', 'ray', 'msprobe']));"
         "from sentinel.storage.bundle import open_bundle; print(len(open_bundle(sys.argv[1]).reference().runs))"
     )
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentinel.storage import entry_lines
+from tests.support.properties import unhurried
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -15,6 +16,7 @@ values = st.recursive(
 )
 
 
+@unhurried
 @given(seq=st.integers(1, 10**12), kind=st.text(), payload=st.dictionaries(st.text(), values, max_size=5))
 def test_any_payload_and_kind_come_back(seq, kind, payload):
     line = entry_lines.encode(seq, kind, payload)
@@ -23,6 +25,7 @@ def test_any_payload_and_kind_come_back(seq, kind, payload):
     assert entry_lines.decode(line) == entry_lines.Entry(seq, kind, payload)
 
 
+@unhurried
 @given(st.binary())
 def test_no_bytes_raise(content):
     entry_lines.decode(content)

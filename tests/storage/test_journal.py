@@ -20,6 +20,7 @@ from sentinel.storage import entry_lines
 from sentinel.storage.journal import Journal, Retention
 from sentinel.storage.journal_reading import read_entries
 from sentinel.storage.run_folders import read_run_name
+from tests.support.properties import unhurried
 
 ROOT = Path(__file__).parents[2]
 NOTHING_RETAINED = Retention(history_entries=0, history_bytes=0)
@@ -71,6 +72,7 @@ def test_entries_come_back_in_order_with_numbers_that_are_not_finite(tmp_path):
     assert second.payload == {key: value for key, value in payload.items() if key != "nan"}
 
 
+@unhurried
 @given(cut=st.integers(min_value=0))
 def test_any_cut_loses_at_most_the_last_record(written, tmp_path_factory, cut):
     content, entries = written
@@ -87,6 +89,7 @@ def test_any_cut_loses_at_most_the_last_record(written, tmp_path_factory, cut):
     assert [entry.seq for entry in read_entries(folder)] == list(range(1, added + 1))
 
 
+@unhurried
 @given(position=st.integers(min_value=0), bit=st.integers(0, 7))
 def test_no_flipped_bit_brings_back_an_altered_entry(written, tmp_path_factory, position, bit):
     content, entries = written

@@ -14,6 +14,7 @@ from sentinel.errors import BaselineError
 from sentinel.records import Reading
 from sentinel.storage.metrics_table import MAX_CELLS, metric_keys, open_table, readings_of, to_parquet
 from tests.support.baselines import same_readings
+from tests.support.properties import unhurried
 
 keys = st.one_of(
     st.text(max_size=8), st.sampled_from(["run", "step", "kind", "attempt", "metric_0", "actor/loss", "a.b"])
@@ -27,6 +28,7 @@ readings = st.builds(
 )
 
 
+@unhurried
 @given(st.lists(st.lists(readings, max_size=6), max_size=4))
 def test_any_runs_come_back(runs):
     names = metric_keys(runs)
@@ -72,6 +74,7 @@ FIXED = {
         (table_of(**FIXED | {"step": pa.array([None], pa.int64()), "m": [1.0]}), "not step"),
         (table_of(**FIXED | {"step": ["1"], "m": [1.0]}), "not step"),
         (table_of(**FIXED, m=["text"]), "no float64"),
+        (table_of(**FIXED | {"kind": pa.array([b"\xff"]).view(pa.string())}, m=[1.0]), "cannot be read"),
     ],
 )
 def test_a_table_that_is_no_such_table_is_refused(content, why):

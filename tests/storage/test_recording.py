@@ -18,6 +18,7 @@ from sentinel.records import Reading
 from sentinel.storage.recording import is_recording, read_recording
 from sentinel.trainer.recording import RecordingFile
 from tests.support.baselines import receipt_record, start_record, step_record, write_dump, write_recording
+from tests.support.properties import unhurried
 
 ROOT = Path(__file__).parents[2]
 END = {"t": "end", "at": 9.0, "finished": True}
@@ -152,6 +153,7 @@ def test_damaged_lines_are_left_out_and_said(tmp_path):
     assert recording.notes == ("the last line was cut off and left out", "damaged lines that were left out: 4")
 
 
+@unhurried
 @given(cut=st.integers(min_value=0))
 def test_any_cut_keeps_the_steps_up_to_the_last_whole_line(tmp_path_factory, cut):
     path = tmp_path_factory.getbasetemp() / "cut.rec"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentinel.storage.run_folders import journal_folder, journalled_runs, read_run_name, run_slug, write_run_name
+from tests.support.properties import unhurried
 
 HOSTILE = [
     "",
@@ -26,6 +27,7 @@ HOSTILE = [
 ]
 
 
+@unhurried
 @given(st.text())
 def test_a_folder_name_is_safe_short_and_the_same_every_time(name):
     slug = run_slug(name)
@@ -34,6 +36,7 @@ def test_a_folder_name_is_safe_short_and_the_same_every_time(name):
     assert slug == run_slug(name)
 
 
+@unhurried
 @given(st.lists(st.text(), unique=True, max_size=20))
 def test_two_names_never_meet_even_where_case_is_ignored(names):
     assert len({run_slug(name).lower() for name in names}) == len(names)
