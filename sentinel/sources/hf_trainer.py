@@ -12,11 +12,12 @@ from typing import Any
 
 from sentinel.sources.json_lines import JsonLines
 from sentinel.sources.ledger import Record
-from sentinel.sources.lines import Line, Notes, OwnText, own_texts
+from sentinel.sources.lines import Line, Notes, OwnText, own_texts, unglued
 from sentinel.sources.reader import Parser
 from sentinel.sources.values import numbers_of, python_dict, whole_number
 
 _TOTAL = re.compile(r"\s*Total optimization steps = ([\d,]+)")
+_CORE = re.compile(r"\{'")
 _BANNER = "Running training *****"
 _MARKS = frozenset(("loss", "grad_norm", "learning_rate", "train_runtime", "global_step/max_steps", "train_loss"))
 _FALLING = ("num_tokens", "epoch")
@@ -45,7 +46,7 @@ class Steps:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self.total: int | None = None
-        self._announced = False
+        self._tells = False
         self.bar: int | None = None
         self._count = 0
         self._last: dict[str, float] = {}
@@ -75,11 +76,15 @@ class Steps:
         """The closing record came: a training record after it belongs to another attempt."""
         self._closed = True
 
-    def record(self, values: Mapping[str, object], metrics: dict[str, float]) -> Record:
-        """The record with its step."""
+    def record(self, values: Mapping[str, object], metrics: dict[str, float]) -> Iterator[Record]:
+        """The record with its step; none where the others told their step and this one does not."""
         evaluation = any(key.startswith("eval_") for key in metrics) and "loss" not in metrics
         step = told_step(values)
         untold = step is None and self.bar is None
+        if untold and self._tells:
+            self._notes.add("rejected_line", f"a record without its step, which others tell: {str(values)[:60]}")
+            return
+        self._tells |= step is not None
         restart = self._restart or (self._closed and not evaluation) or (untold and self._fell(metrics))
         restart = restart and bool(self._last)
         if restart:
@@ -88,7 +93,7 @@ class Steps:
         self._last |= {key: metrics[key] for key in _FALLING if key in metrics} or {"": 0.0}
         if step is None:
             step = self._untold(evaluation=evaluation)
-        return Record(step, {key: v for key, v in metrics.items() if key not in _STEP_KEYS}, restart=restart)
+        yield Record(step, {key: v for key, v in metrics.items() if key not in _STEP_KEYS}, restart=restart)
 
     def _untold(self, *, evaluation: bool) -> int:
         if self.bar is not None:
@@ -104,11 +109,11 @@ class Steps:
 
     def to_plain(self) -> list[Any]:
         """State as plain values."""
-        return [self.total, self.bar, self._count, self._last, self._restart, self._closed]
+        return [self.total, self.bar, self._count, self._last, self._restart, self._closed, self._tells]
 
     def restore(self, state: list[Any]) -> None:
         """The inverse of `to_plain`."""
-        self.total, self.bar, self._count, last, self._restart, self._closed = state
+        self.total, self.bar, self._count, last, self._restart, self._closed, self._tells = state
         self._last = {key: float(value) for key, value in last.items()}
 
 
@@ -140,7 +145,7 @@ class HfConsole(Parser):
         return self._summary
 
     def _records(self, line: Line) -> Iterator[Record]:
-        for own in own_texts(line.text):
+        for own in unglued(own_texts(line.text), _CORE):
             self._steps.see_bars(own.bars)
             text = own.text.strip()
             if not text:
@@ -167,6 +172,8 @@ class HfConsole(Parser):
         self._drop_open()
         if text.startswith("{'") or (text.startswith("'") and text.endswith("}")):
             yield from self._whole(text, ended=ended, cut=line.cut and own.last)
+        elif text.count("': ") > 2 and any(f"'{mark}': " in text for mark in _MARKS):
+            self.notes.add("rejected_line", f"holds what looks like a record, but is no whole one: {text[:60]}")
 
     def _whole(self, text: str, *, ended: bool, cut: bool) -> Iterator[Record]:
         repaired = not text.startswith("{")
@@ -193,7 +200,7 @@ class HfConsole(Parser):
             self._summary = metrics
             self._steps.close()
         elif metrics:
-            yield self._steps.record(values, metrics)
+            yield from self._steps.record(values, metrics)
 
     def _drop_open(self) -> None:
         if self._open is not None and any(f"'{mark}'" in self._open for mark in _MARKS):
@@ -235,7 +242,7 @@ class MsSwiftLog(JsonLines):
             self._summary = metrics
             self._steps.close()
             return ()
-        return (self._steps.record(value, metrics),) if metrics else ()
+        return self._steps.record(value, metrics) if metrics else ()
 
     def summary(self) -> Mapping[str, float] | None:
         """As `Parser.summary`."""
@@ -262,5 +269,5 @@ def trainer_state(document: Mapping[str, Any], notes: Notes) -> tuple[list[Recor
             summary = {key: value for key, value in metrics.items() if key not in _STEP_KEYS}
             steps.close()
         elif metrics:
-            records.append(steps.record(entry, metrics))
+            records += steps.record(entry, metrics)
     return records, summary

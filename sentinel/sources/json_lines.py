@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sentinel.sources.ledger import Record
 from sentinel.sources.lines import Line
 from sentinel.sources.reader import Parser
-from sentinel.sources.values import loads
+from sentinel.sources.values import first_value
 
 
 class JsonLines(Parser):
@@ -23,18 +23,28 @@ class JsonLines(Parser):
         record = self.fast(text)
         if record is not None:
             return (record,)
-        try:
-            value = loads(text, self.notes)
-        except ValueError:
-            if line.ended:
-                self.notes.add("corrupt_line", f"not JSON, passed over: {text[:60]}")
+        return self._slowly(line)
+
+    def _slowly(self, line: Line) -> Iterator[Record]:
+        text = line.text.strip()
+        while text:
+            try:
+                value, end = first_value(text, self.notes)
+            except ValueError:
+                if line.ended:
+                    self.notes.add("corrupt_line", f"not JSON, passed over: {text[:60]}")
+                else:
+                    self.notes.add("truncated_line", "the file ends inside a record")
+                return
+            rest = text[end:].lstrip()
+            if rest:
+                # Either the line end between two records is lost, or something else was written behind this one.
+                self.notes.add("glued_text", f"something follows a record on its line: {rest[:60]}")
+            if isinstance(value, dict):
+                yield from self.record(value)
             else:
-                self.notes.add("truncated_line", "the file ends inside a record")
-            return ()
-        if not isinstance(value, dict):
-            self.notes.add("corrupt_line", f"no JSON object, passed over: {text[:60]}")
-            return ()
-        return self.record(value)
+                self.notes.add("corrupt_line", f"no JSON object, passed over: {text[:60]}")
+            text = rest
 
     def fast(self, text: str) -> Record | None:
         """The record of a line of the usual form, or None: then `record` decides."""

@@ -128,11 +128,10 @@ class Ledger:
             keys = metrics.keys()
             if self._always is None:
                 self._always = frozenset(keys)
-            missing = self._always - keys
-            if missing and self._checked >= 2:
-                named = ", ".join(sorted(missing)[:3])
-                self._notes.add("key_vanished", f"on every earlier step and not on step {step}: {named}")
-            if missing:
+            if not keys >= self._always:
+                if self._checked >= 2:
+                    named = ", ".join(sorted(self._always - keys)[:3])
+                    self._notes.add("key_vanished", f"on every earlier step and not on step {step}: {named}")
                 self._always = self._always & keys
             self._checked += 1
         del self._unchecked[: max(count, 0)]

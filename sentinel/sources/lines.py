@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 CUT_LENGTH = 4096
 """Characters after which W&B's console capture cuts a line; a line of exactly this length may be cut."""
@@ -56,8 +56,7 @@ class Notes:
         self._texts.update(plain)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line without its end."""
 
     text: str
@@ -143,6 +142,9 @@ class Splitter:
 
     @staticmethod
     def _lines(text: str) -> Iterator[Line]:
+        if "\r" not in text:
+            yield from [Line(raw, True, len(raw) == CUT_LENGTH) for raw in text.split("\n")]
+            return
         for raw in text.split("\n"):
             whole = raw.removesuffix("\r")
             cut = len(raw) == CUT_LENGTH or len(whole) == CUT_LENGTH
@@ -164,8 +166,7 @@ _RAY_PREFIX = re.compile(r"\((\w[\w.:-]* pid=\d+(?:, ip=[^)\s]+)?)\) ?")
 _BAR = re.compile(r"\d+%\|[^|\r\n]*\|\s*(\d+)/(\d+)\s*\[[^\]\r\n]*\]")
 
 
-@dataclass(frozen=True, slots=True)
-class OwnText:
+class OwnText(NamedTuple):
     """What one process wrote: without colours, prefix and the progress bar before it."""
 
     text: str
@@ -211,6 +212,20 @@ def own_texts(text: str) -> list[OwnText]:
             process = match.group(1)
     found.append(OwnText(text[start:], process, tuple(bars)))
     return found
+
+
+def unglued(texts: Iterable[OwnText], marker: re.Pattern[str]) -> Iterator[OwnText]:
+    """Parts records that stand on one line because the line end between them is lost; `marker` begins a record."""
+    for own in texts:
+        starts = [match.start() for match in marker.finditer(own.text)][1:]
+        if not starts:
+            yield own
+            continue
+        begin = 0
+        for start in starts:
+            yield own._replace(text=own.text[begin:start], glued=True, last=False)
+            begin = start
+        yield own._replace(text=own.text[begin:], bars=())
 
 
 # --------------------------------------------------------------------------- numbers

@@ -8,18 +8,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sentinel.sources.ledger import Record
-from sentinel.sources.lines import PLAIN_NUMBER, Line, Notes, number, own_texts
+from sentinel.sources.lines import PLAIN_NUMBER, Line, Notes, number, own_texts, unglued
 from sentinel.sources.reader import Parser
 from sentinel.sources.values import numbers_of, whole_number
 
 _BRACKETS = r"(?:\[[^\]\r\n]*\]\s*:?\s*)*"
 _MARKER = re.compile(rf"\s*{_BRACKETS}iteration\s+(\d+)\s*/\s*\d+\s*\|")
 _MARKER_BEGUN = re.compile(rf"\s*{_BRACKETS}iteration\s+\d+\s*/?\s*\d*\s*")
+_CORE = re.compile(r"iteration\s+\d+\s*/\s*\d+\s*\||validation loss at iteration")
 _VALIDATION = re.compile(rf"\s*{_BRACKETS}validation loss at iteration\s+(\d+)[^|]*\|")
 _FIELD = re.compile(r"\s*([^|]*?[^|:\s])\s*:\s*(\S[^|]*?)\s*")
 _PAIR = re.compile(rf"({PLAIN_NUMBER})\s*/\s*{PLAIN_NUMBER}")
 # Sizes, texts and lists that stand as values and are no metrics.
 _NO_METRIC = re.compile(r".*[A-Za-z/\[({'\"].*")
+
+
+MAX_JOINED = 1 << 16
+"""Characters of the longest record that is joined from wrapped lines."""
+
+MAX_KEYS = 4096
+"""Keys that are remembered, to join wrapped ones."""
 
 
 class MegatronConsole(Parser):
@@ -29,8 +37,9 @@ class MegatronConsole(Parser):
 
     def __init__(self, notes: Notes) -> None:
         super().__init__(notes)
-        self._pending: tuple[str, bool] | None = None
-        """The text of a record that may go on on the next line, and whether it was joined already."""
+        self._pending: str | None = None
+        """A record that may go on on the next line."""
+        self._keys: set[str] = set()
 
     def line(self, line: Line) -> Iterable[Record]:
         """As `Parser.line`."""
@@ -40,7 +49,7 @@ class MegatronConsole(Parser):
 
     def settle(self) -> Iterable[Record]:
         """A record whose last field is closed goes out."""
-        if self._pending is not None and self._pending[0].rstrip().endswith("|"):
+        if self._pending is not None and self._pending.rstrip().endswith("|"):
             return self._flush()
         return ()
 
@@ -49,40 +58,59 @@ class MegatronConsole(Parser):
         return self._flush()
 
     def _records(self, line: Line) -> Iterator[Record]:
-        for own in own_texts(line.text):
+        for own in unglued(own_texts(line.text), _CORE):
             ended, cut = line.ended or not own.last, line.cut and own.last
             if _MARKER.match(own.text) or _VALIDATION.match(own.text):
                 yield from self._flush()
-                if ended and not cut:
-                    self._pending = (own.text, False)
+                if own.glued:
+                    self.notes.add("glued_text", "something follows a record on its line")
+                    yield from self._judge(own.text, ended=True, cut=True)
+                elif ended and not cut:
+                    self._pending = own.text
                 else:
                     yield from self._judge(own.text, ended=ended, cut=cut)
-            elif self._pending is not None and own.process is None and self._carries_on(own.text):
-                text = f"{self._pending[0]} {own.text.lstrip()}"
+            elif self._pending is not None and own.process is None and (text := self._join(own.text)) is not None:
                 self.notes.add("wrapped_line", "a record went on on the next line; joined")
-                self._pending = (text, True) if ended and not cut else None
+                self._pending = text if ended and not cut else None
                 if self._pending is None:
                     yield from self._judge(text, ended=ended, cut=cut)
             else:
                 yield from self._flush()
                 self._other(own.text, ended=ended)
 
-    def _carries_on(self, text: str) -> bool:
-        """Whether the text continues the pending record: it closes the open field, or is itself a list of fields."""
+    def _join(self, text: str) -> str | None:
+        """The pending record with this line behind it, or None where the line does not carry it on.
+
+        The line end stands for a blank, unless only the text without it is a number or a key that was seen.
+        """
         assert self._pending is not None
-        before = self._pending[0].rstrip()
-        if "|" not in text:
+        before, closed = self._pending.rstrip(), self._pending.rstrip().endswith("|")
+        piece = text.strip()
+        if "|" not in piece or len(before) + len(piece) > MAX_JOINED:
+            return None
+        head, _, tail = piece.partition("|")
+        fields = [*([head] if closed and head.strip() else []), *tail.removesuffix("|").split("|")]
+        if not piece.endswith("|"):
+            fields.pop()  # it goes on in its turn
+        if not all(_FIELD.fullmatch(field) for field in fields if field.strip()):
+            return None
+        if closed or not head:
+            return f"{before} {piece}"
+        torn = before.rpartition("|")[2]
+        return before + ("" if self._better_without_blank(torn, head) else " ") + piece
+
+    def _better_without_blank(self, torn: str, head: str) -> bool:
+        parted, joined = _FIELD.fullmatch(f"{torn} {head}"), _FIELD.fullmatch(torn + head)
+        if joined is None:
             return False
-        fields = text.strip().removesuffix("|").split("|")
-        if before.endswith("|"):
-            return all(_FIELD.fullmatch(field) for field in fields)
-        first = f"{before.rpartition('|')[2]} {fields[0].lstrip()}"
-        return all(_FIELD.fullmatch(field) for field in (first, *fields[1:]))
+        if parted is None or (number(parted.group(2)) is None and number(joined.group(2)) is not None):
+            return True
+        return joined.group(1) in self._keys and parted.group(1) not in self._keys
 
     def _flush(self) -> Iterator[Record]:
         pending, self._pending = self._pending, None
         if pending is not None:
-            yield from self._judge(pending[0], ended=True, cut=False)
+            yield from self._judge(pending, ended=True, cut=not pending.rstrip().endswith("|"))
 
     def _judge(self, text: str, *, ended: bool, cut: bool) -> Iterator[Record]:
         validation = _VALIDATION.match(text)
@@ -98,6 +126,8 @@ class MegatronConsole(Parser):
         metrics, whole = self._metrics(fields)
         if not metrics:
             return
+        if len(self._keys) < MAX_KEYS:
+            self._keys.update(metrics)
         if validation:
             metrics = {f"validation/{key}": value for key, value in metrics.items()}
         yield Record(int(marker.group(1)), metrics, cut=open_end or not whole)
@@ -126,6 +156,9 @@ class MegatronConsole(Parser):
     def _other(self, text: str, *, ended: bool) -> None:
         if not ended and _MARKER_BEGUN.fullmatch(text):
             self.notes.add("truncated_line", "the file ends inside a record")
+        if _CORE.search(text):
+            self.notes.add("rejected_line", f"holds what looks like a record, but does not begin with it: {text[:60]}")
+            return
         first, *others = text.strip().removesuffix("|").split("|")
         begins = _FIELD.fullmatch(first) is not None or number(first) is not None
         if (
@@ -137,11 +170,11 @@ class MegatronConsole(Parser):
 
     def to_plain(self) -> dict[str, Any]:
         """As `Parser.to_plain`."""
-        return {"pending": self._pending}
+        return {"pending": self._pending, "keys": sorted(self._keys)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """As `Parser.restore`."""
-        self._pending = None if state["pending"] is None else (str(state["pending"][0]), bool(state["pending"][1]))
+        self._pending, self._keys = state["pending"], set(state["keys"])
 
 
 def golden_values(document: Mapping[str, Any], notes: Notes) -> list[Record]:

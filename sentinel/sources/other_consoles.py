@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from sentinel.sources.ledger import Record
-from sentinel.sources.lines import Line, Notes, number, own_texts
+from sentinel.sources.lines import Line, Notes, number, own_texts, unglued
 from sentinel.sources.reader import Parser
 from sentinel.sources.values import numbers_of, python_dict, whole_number
 
@@ -21,12 +21,14 @@ class Table(Parser):
     """Frame of the small grammars: a marker with the step, then fields."""
 
     marker: ClassVar[re.Pattern[str]]
+    core: ClassVar[re.Pattern[str]]
+    """The part of the marker that cannot be anything else, wherever it stands."""
     begun: ClassVar[re.Pattern[str]]
     """The marker, or its beginning: what a cut last line must look like to be called one."""
 
     def line(self, line: Line) -> Iterable[Record]:
         """As `Parser.line`."""
-        if not self.interesting(line.text):
+        if not self.interesting(line.text) and "\x1b" not in line.text:
             return ()
         return self._records(line)
 
@@ -35,15 +37,21 @@ class Table(Parser):
         return ":" in text
 
     def _records(self, line: Line) -> Iterator[Record]:
-        for own in own_texts(line.text):
-            open_end = (line.cut or not line.ended) and own.last
+        for own in unglued(own_texts(line.text), self.core):
+            open_end = own.glued or ((line.cut or not line.ended) and own.last)
             match = self.marker.match(own.text)
             if match is None:
                 self.other(own.text)
+                if self.core.search(own.text):
+                    self.notes.add(
+                        "rejected_line", f"holds what looks like a record, but does not begin so: {own.text[:60]}"
+                    )
                 if open_end and not line.ended and self.begun.fullmatch(own.text):
                     self.notes.add("truncated_line", "the file ends inside a record")
                 continue
-            if open_end and not line.ended:
+            if own.glued:
+                self.notes.add("glued_text", "something follows a record on its line")
+            elif open_end and not line.ended:
                 self.notes.add("truncated_line", "the file ends inside a record")
             metrics, whole = self.fields(match, own.text[match.end() :], open_end=open_end)
             if metrics:
@@ -68,6 +76,7 @@ class Slime(Table):
     marker = re.compile(
         r"\s*(?:\[[^\]]*\]\s*)?(?:[\w./]+:\d+ - )?(?:step|perf|rollout|eval|passrate) (?P<step>\d+): (?=\{)"
     )
+    core = re.compile(r"\b(?:step|perf|rollout|eval|passrate) \d+: \{")
     begun = re.compile(r"\s*(?:\[[^\]]*\]\s*)?(?:[\w./]+:\d+ - )?(?:step|perf|rollout|eval|passrate) \d+:?\s*")
 
     def interesting(self, text: str) -> bool:
@@ -92,6 +101,7 @@ class TorchTitan(Table):
     format = "torchtitan"
     _HEAD = r"(?:\[rank\d+\]:)?(?:\[[^\]]*\]\s*)*(?:[\d:,.\- ]+)?(?: ?- [\w.]+)*(?: - )?"
     marker = re.compile(rf"{_HEAD}(?P<validate>validate )?step:\s+(?P<step>\d+)(?:\s{{2,}}|$)")
+    core = re.compile(r"(?:validate )?step:\s+\d+\s{2,}")
     begun = re.compile(rf"{_HEAD}(?:validate )?step:\s*\d*\s*")
     _PART = re.compile(r"(\S+?):\s*(\S+)")
 
@@ -133,6 +143,7 @@ class Nanotron(Table):
 
     format = "nanotron"
     marker = re.compile(r"(?:[\d/:\- ]+)?(?:\[[^\]]*\]:?\s*)*iteration: (?P<step>\d+) / \d+ \|")
+    core = re.compile(r"iteration: \d+ / \d+ \|")
     begun = re.compile(r"(?:[\d/:\- ]+)?(?:\[[^\]]*\]:?\s*)*iteration: \d*(?: / ?\d* ?)?")
     _PART = re.compile(r"\s*([^:|]*[^:|\s]):\s*(\S+)\s*")
 
@@ -179,6 +190,7 @@ class MmEngine(Table):
     format = "mmengine"
     _HEAD = r"(?:[\d/\-]+ [\d:,]+ - \w+ - \w+ - )?"
     marker = re.compile(_HEAD + r"Iter\(train\)\s*\[\s*(?P<step>\d+)/\d+\]")
+    core = re.compile(r"Iter\(train\)")
     begun = re.compile(_HEAD + r"Iter\(train\)\s*(?:\[\s*\d*/?\d*)?")
     _PART = re.compile(r"(\S+?):\s+(\S.*)")
     _TEXTS: ClassVar[frozenset[str]] = frozenset(("eta",))

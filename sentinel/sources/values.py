@@ -17,17 +17,30 @@ _ENTRY = re.compile(
 )
 
 
-def loads(text: str, notes: Notes) -> Any:
-    """JSON with bare NaN and Infinity allowed (and noted). Raises ValueError, also for nesting without end."""
+def first_value(text: str, notes: Notes) -> tuple[Any, int]:
+    """The JSON value at the beginning of the text, and where it ends; bare NaN and Infinity are allowed and noted.
+
+    Raises ValueError, also for nesting without end.
+    """
 
     def constant(name: str) -> float:
         notes.add("bare_nan", f"{name} without quotes in JSON text")
         return float(name)
 
     try:
-        return json.loads(text, parse_constant=constant)
+        value, end = json.JSONDecoder(parse_constant=constant).raw_decode(text)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+    return value, end
+
+
+def loads(text: str, notes: Notes) -> Any:
+    """The one JSON value that the text is. Raises ValueError."""
+    text = text.strip()
+    value, end = first_value(text, notes)
+    if end != len(text):
+        raise ValueError(f"something follows the value at character {end}")
+    return value
 
 
 def numbers_of(data: Mapping[str, Any], notes: Notes, *, null: float | None = None) -> dict[str, float]:

@@ -14,13 +14,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sentinel.sources.ledger import Record
-from sentinel.sources.lines import Line, Notes, OwnText, number, own_texts, unwrap
+from sentinel.sources.lines import Line, Notes, OwnText, number, own_texts, plain
 from sentinel.sources.reader import Parser
-from sentinel.sources.verl_fields import FIELD, FOREIGN, GLUED, KEY_BEGUN, FieldList, parse_fields, without_last
+from sentinel.sources.verl_fields import (
+    FIELD,
+    FOREIGN,
+    GLUED,
+    NUMBER_TAIL,
+    OPEN,
+    FieldList,
+    end_of_list,
+    parse_fields,
+    without_last,
+)
 
 _MARKER = re.compile(r"step([:=])(\d+) - ?")
 _MARKER_BEGUN = re.compile(r"step[:=]\d* ?-?")
 _QUOTED = re.compile(r"'([^'\s]+/[^'\s]+)': (\S+)")
+MAX_JOINED = 1 << 16
+"""Characters of the longest record that is joined from wrapped lines."""
+
 _STRONG = 3
 """Fields that make a line a step line even if its end is not clean."""
 
@@ -35,7 +48,8 @@ class _Pending:
     """Its end may be missing."""
     ended: bool
     glued: bool
-    wrapped: bool = False
+    width: int
+    """Length of its last line, prefix included."""
 
 
 class VerlConsole(Parser):
@@ -46,7 +60,7 @@ class VerlConsole(Parser):
     def __init__(self, notes: Notes) -> None:
         super().__init__(notes)
         self._pending: _Pending | None = None
-        self._wraps = False
+        self._width = 0
         self._quoted: tuple[int, str | None] | None = None
         self._shown = 0
         self._three_decimals = True
@@ -55,30 +69,36 @@ class VerlConsole(Parser):
     def line(self, line: Line) -> Iterable[Record]:
         """Most lines of a console are of no interest and are passed over by a look for three marks."""
         text = line.text
-        if self._pending is None and self._quoted is None and "step" not in text and " - " not in text:
-            if "is not finite" in text:
-                self._complaint(text)
-            return ()
-        return self._records(line)
+        if self._pending is not None or self._quoted is not None or "step:" in text or "step=" in text:
+            return self._records(line)
+        if " - " in text and text.count("/") > 1:
+            return self._records(line)
+        if "\x1b" in text and "step" in plain(text):
+            return self._records(line)
+        if not line.ended and "step" in text:
+            return self._records(line)
+        if "is not finite" in text:
+            self._complaint(text)
+        return ()
 
     def _records(self, line: Line) -> Iterator[Record]:
-        for own in own_texts(line.text):
+        for own in _unglued(own_texts(line.text)):
             ended, cut = line.ended or not own.last, line.cut and own.last
             if _MARKER.match(own.text):
                 yield from self._flush()
                 self._quoted, self._complaining = None, False
                 open_end = cut or not ended
-                self._pending = _Pending(own.text, own.process, open_end, ended, own.glued)
+                self._pending = _Pending(own.text, own.process, open_end, ended, own.glued, len(line.text))
                 if open_end or own.glued:
                     yield from self._flush()
-            elif not self._carries_on(own, ended=ended, cut=cut):
+            elif not self._carries_on(own, len(line.text), ended=ended, cut=cut):
                 yield from self._flush()
                 yield from self._other(own, ended=ended)
 
     def settle(self) -> Iterable[Record]:
         """The last step line goes out unless it visibly goes on, or wraps were seen in this file."""
         pending = self._pending
-        if pending is None or self._wraps or self._incomplete(pending.text):
+        if pending is None or self._width or self._incomplete(pending.text):
             return ()
         return self._flush()
 
@@ -95,31 +115,33 @@ class VerlConsole(Parser):
 
     # ------------------------------------------------------------------ wraps
 
-    def _carries_on(self, own: OwnText, *, ended: bool, cut: bool) -> bool:
+    def _carries_on(self, own: OwnText, width: int, *, ended: bool, cut: bool) -> bool:
         """Joins a line without prefix and marker to the step line before, if the two read as one list."""
-        pending = self._pending
-        if pending is None or own.process is not None or own.bars or not own.text.strip():
+        pending, piece = self._pending, own.text
+        if pending is None or own.process is not None or own.bars or not piece.strip():
             return False
-        if not self._incomplete(pending.text) and not re.search(r" - \S+:\S", " " + own.text):
+        lists = " - " in piece or piece.startswith("- ") or piece.endswith(" -")
+        if not (lists or pending.width == self._width or self._incomplete(pending.text)):
+            if NUMBER_TAIL.fullmatch(piece):
+                # The end of the number above, or a number of its own: nobody can tell.
+                self._pending = replace(pending, open_end=True)
             return False
-        for joined in (pending.text + own.text, f"{pending.text} {own.text}"):
+        for joined in (pending.text + piece, f"{pending.text} {piece}"):
             fields = parse_fields(joined[_marker_end(joined) :])
-            whole = not fields.damaged and (
-                not fields.rest or not ended or cut or bool(KEY_BEGUN.fullmatch(fields.rest))
-            )
-            if whole and len(joined) <= 1 << 16:
-                self._wraps = True
+            if not fields.damaged and OPEN.fullmatch(fields.rest) and len(joined) <= MAX_JOINED:
+                self._width = pending.width
                 self.notes.add("wrapped_line", "a record went on on the next line; joined")
-                self._pending = replace(pending, text=joined, open_end=cut or not ended, ended=ended, wrapped=True)
+                self._pending = _Pending(joined, pending.process, cut or not ended, ended, own.glued, width)
                 return True
         return False
 
     @staticmethod
     def _incomplete(text: str) -> bool:
-        fields = parse_fields(text[_marker_end(text) :])
-        tail = text.rpartition(":")[2]
-        dangling = bool(fields.rest) and not GLUED.search(fields.rest)
-        return dangling or tail.endswith(".") or not fields.metrics
+        """Whether the list visibly goes on: its last field is no `key:number`, or the number ends in a point."""
+        last = text[_marker_end(text) :].rpartition(" - ")[2]
+        field = FIELD.match(last)
+        rest = last[field.end() :] if field else last
+        return last.endswith(".") or field is None or bool(rest and not GLUED.search(rest))
 
     # ------------------------------------------------------------------ a step line
 
@@ -134,7 +156,7 @@ class VerlConsole(Parser):
         if not body.strip() and not dropped:
             self._truncated(pending, dropped=False)
             return
-        fields = parse_fields(body) if body else FieldList({}, [])
+        fields = parse_fields(body) if body else FieldList({}, "")
         record = self._judge(int(marker.group(2)), fields, pending, dropped=dropped)
         if record is not None:
             if marker.group(1) == "=":
@@ -142,9 +164,13 @@ class VerlConsole(Parser):
             yield record
 
     def _judge(self, printed_step: int, fields: FieldList, pending: _Pending, *, dropped: bool) -> Record | None:
-        metrics = dict(fields.metrics)
-        named = sum("/" in key for key in metrics)
-        strong = len(metrics) >= _STRONG and named >= 2
+        metrics = fields.metrics
+        named = any("/" in key for key in metrics)
+        strong = (
+            len(metrics) >= _STRONG and sum("/" in key for key in metrics) > 1
+            if fields.damaged or fields.rest
+            else named
+        )
         if (fields.damaged or fields.rest) and not strong and not (pending.glued and named):
             if named:
                 self.notes.add("rejected_line", f"looks like a step line, but is not whole: {pending.text[:60]}")
@@ -162,7 +188,7 @@ class VerlConsole(Parser):
             self._truncated(pending, dropped=dropped)
         if not named:
             return None
-        self._see_precision(fields.printed)
+        self._see_precision(fields)
         return Record(self._step(printed_step, metrics), metrics, cut=cut)
 
     def _rest(self, fields: FieldList, metrics: dict[str, float], *, glued: bool) -> bool:
@@ -173,7 +199,6 @@ class VerlConsole(Parser):
             value = number(head.group(2))
             assert value is not None
             metrics[head.group(1)] = value
-            fields.printed.append(head.group(2))
             self.notes.add("glued_text", f"foreign text after {head.group(1)} was removed")
             return False
         if glued and not head:
@@ -198,12 +223,12 @@ class VerlConsole(Parser):
             )
         return int(told)
 
-    def _see_precision(self, printed: Iterable[str]) -> None:
+    def _see_precision(self, fields: FieldList) -> None:
         if not self._three_decimals:
             return
-        for value in printed:
-            _, dot, decimals = unwrap(value).partition(".")
-            if dot:
+        for value in fields.printed():
+            _, dot, decimals = value.partition(".")
+            if dot and fields.metrics:
                 self._three_decimals = len(decimals) == 3 and decimals.isdigit()
                 self._shown += 1
             if not self._three_decimals:
@@ -219,8 +244,9 @@ class VerlConsole(Parser):
             self.notes.add("truncated_line", "the file ends inside a record")
         if self._quoted is not None and self._quoted[1] == own.process:
             yield from self._quoted_field(text, ended=ended)
-        if " - " in text and own.process is None and "step" not in text[:4]:
-            fields = parse_fields(text.strip())
+        if " - " in text:
+            # A damaged marker, or the tail of a record whose beginning is elsewhere.
+            fields = parse_fields(text.partition(" - ")[2] if text.startswith("s") else text.strip())
             if len(fields.metrics) >= 2 and sum("/" in key for key in fields.metrics) == len(fields.metrics):
                 self.notes.add("orphan_fragment", f"the tail of a record without its step was left out: {text[:40]}")
 
@@ -232,7 +258,7 @@ class VerlConsole(Parser):
             self.notes.add("truncated_line", "the file ends inside a record")
             self.notes.add("value_cut", "the last value of a line may be incomplete and was dropped")
         elif match and value is not None:
-            self._see_precision([match.group(2)])
+            self._see_precision(FieldList({match.group(1): value}, match.group(2)))
             yield Record(self._quoted[0], {match.group(1): value})
 
     def _complaint(self, text: str) -> None:
@@ -246,8 +272,8 @@ class VerlConsole(Parser):
         """As `Parser.to_plain`."""
         pending = self._pending
         return {
-            "pending": None if pending is None else [pending.text, pending.process, pending.wrapped],
-            "wraps": self._wraps,
+            "pending": None if pending is None else [pending.text, pending.process, pending.width],
+            "width": self._width,
             "quoted": self._quoted,
             "precision": [self._shown, self._three_decimals],
             "complaining": self._complaining,
@@ -256,11 +282,21 @@ class VerlConsole(Parser):
     def restore(self, state: Mapping[str, Any]) -> None:
         """As `Parser.restore`."""
         if state["pending"] is not None:
-            text, process, wrapped = state["pending"]
-            self._pending = _Pending(text, process, open_end=False, ended=True, glued=False, wrapped=wrapped)
-        self._wraps, self._complaining = bool(state["wraps"]), bool(state["complaining"])
+            text, process, width = state["pending"]
+            self._pending = _Pending(text, process, open_end=False, ended=True, glued=False, width=width)
+        self._width, self._complaining = int(state["width"]), bool(state["complaining"])
         self._quoted = None if state["quoted"] is None else (int(state["quoted"][0]), state["quoted"][1])
         self._shown, self._three_decimals = int(state["precision"][0]), bool(state["precision"][1])
+
+
+def _unglued(texts: Iterable[OwnText]) -> Iterator[OwnText]:
+    """Parts step lines that stand on one line because the line end between them is lost."""
+    for own in texts:
+        rest = own
+        while _MARKER.match(rest.text) and (end := end_of_list(rest.text)) < len(rest.text):
+            yield rest._replace(text=rest.text[:end], glued=True, last=False)
+            rest = rest._replace(text=rest.text[end:], bars=())
+        yield rest
 
 
 def _marker_end(text: str) -> int:
