@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from sentinel.core.compare.free import FreeBands, transformed
 from sentinel.core.compare.learn import Baseline
 from sentinel.core.compare.regime import EQUAL
-from sentinel.core.compare.replayed import Pairing
+from sentinel.core.compare.replayed import Pairing, deviation
 from sentinel.core.frames import Bools, Floats, SeriesFrame
 from sentinel.core.window import Past
 
@@ -35,6 +36,12 @@ class Look:
     residual: Floats
     """Free regime: deviation in standard deviations, signed."""
     bands: FreeBands | None
+    deviation: Floats
+    """Replayed regime: signed distance from the replayed run, in logarithms where the pairing says so."""
+    tolerance: Floats
+    """Replayed regime: what `deviation` may be."""
+    sustained: Mapping[int, Floats]
+    """Replayed regime: window -> what the median of that many deviations may be."""
     different: Bools
     """Replayed regime: rows of class exact that are not equal."""
     calibrated: bool = False
@@ -56,6 +63,9 @@ def blank(frame: SeriesFrame, past: Past, regime: str, baseline: Baseline | None
         ratio=nothing,
         residual=nothing,
         bands=None,
+        deviation=nothing,
+        tolerance=nothing,
+        sustained={},
         different=np.zeros(rows, dtype=np.bool_),
     )
 
@@ -66,36 +76,35 @@ def replayed_look(frame: SeriesFrame, past: Past, baseline: Baseline, pairing: P
     place = baseline.line.get(frame.step)
     if place is None:
         return bare
-    rows, known = len(frame.values), len(baseline.index)
+    rows = len(frame.values)
     index = frame.index
     expected, tolerance = _wide(pairing.expected[place], rows), _wide(pairing.tolerance[place], rows)
-    deviation = np.abs(frame.values - expected)
-    exact_tolerance = np.maximum(
-        EQUAL * np.maximum(np.abs(expected), EQUAL), np.where(_twins_differ(pairing, known, rows), tolerance, 0.0)
-    )
-    exact_tolerance += baseline.resolution
-    limit = np.where(index.exact, exact_tolerance, tolerance)
-    judged = (index.paired | index.exact) & np.isfinite(deviation)
-    ratio = np.where(judged, deviation / limit, np.nan)
-    return Look(
-        frame=frame,
-        past=past,
-        regime="replayed",
-        baseline=baseline,
+    log, inexact = _flags(pairing.log, rows), _flags(pairing.inexact, rows)
+    equal = EQUAL * np.maximum(np.abs(expected), EQUAL) + baseline.resolution
+    strict = index.exact & ~inexact
+    log &= ~strict
+    apart = deviation(frame.values, expected, log)
+    limit = np.where(strict, equal, tolerance)
+    judged = (index.paired | index.exact) & np.isfinite(apart)
+    ratio = np.where(judged, np.abs(apart) / limit, np.nan)
+    return replace(
+        bare,
         expected=expected,
-        low=np.where(judged, expected - limit, -np.inf),
-        high=np.where(judged, expected + limit, np.inf),
+        low=np.where(judged, np.where(log, expected * np.exp(-limit), expected - limit), -np.inf),
+        high=np.where(judged, np.where(log, expected * np.exp(limit), expected + limit), np.inf),
         ratio=ratio,
-        residual=bare.residual,
-        bands=None,
+        deviation=np.where(judged, apart, np.nan),
+        tolerance=limit,
+        sustained={window: _wide(course[place], rows) for window, course in pairing.sustained.items()},
         different=index.exact & judged & (ratio > 1.0),
         calibrated=pairing.calibrated,
     )
 
 
-def _twins_differ(pairing: Pairing, known: int, rows: int) -> Bools:
+def _flags(column: Bools, rows: int) -> Bools:
+    """Flags of the baseline's series, false for series that it does not have."""
     out = np.zeros(rows, dtype=np.bool_)
-    out[:known] = pairing.inexact
+    out[: len(column)] = column
     return out
 
 
@@ -106,25 +115,20 @@ def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBan
     if place is None:
         return bare
     rows = len(frame.values)
-    log = np.zeros(rows, dtype=np.bool_)
-    log[: len(bands.log)] = bands.log
+    log = _flags(bands.log, rows)
     centre, scale = _wide(bands.centre[place], rows), _wide(bands.scale[place], rows)
     limit = _wide(bands.spike, rows) * scale
     judged = frame.index.banded & np.isfinite(centre)
     residual = np.where(judged, (transformed(frame.values, log) - centre) / scale, np.nan)
     low, high = centre - limit, centre + limit
-    return Look(
-        frame=frame,
-        past=past,
-        regime="free",
-        baseline=baseline,
+    return replace(
+        bare,
         expected=_back(centre, log),
         low=np.where(judged & frame.index.down, _back(low, log), -np.inf),
         high=np.where(judged & frame.index.up, _back(high, log), np.inf),
         ratio=np.abs(residual) / _wide(bands.spike, rows),
         residual=residual,
         bands=bands,
-        different=bare.different,
     )
 
 
@@ -143,4 +147,9 @@ def _back(values: Floats, log: Bools) -> Floats:
 
 def without(look: Look, rows: Bools) -> Look:
     """The look with nothing to say about some rows: their comparison is no evidence at this step."""
-    return replace(look, ratio=np.where(rows, np.nan, look.ratio), residual=np.where(rows, np.nan, look.residual))
+    return replace(
+        look,
+        ratio=np.where(rows, np.nan, look.ratio),
+        residual=np.where(rows, np.nan, look.residual),
+        deviation=np.where(rows, np.nan, look.deviation),
+    )

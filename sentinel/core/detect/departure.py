@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under replay: a metric left the tolerance around the run that is replayed.
 
-Catches, at the step itself: a sudden departure (a metric that was quiet so far leaves its tolerance by half as much again, or three
-metrics leave it together) and a far one (6 tolerances). A metric that creeps over its tolerance must do so on 2 of 3 steps.
-Misses on purpose: deviations that grow as smoothly as a healthy replay's do. After the weights have parted for a known reason
-(`state.since`), a series must depart from its own parted course (5 times its largest deviation) instead.
-False alarms: tolerances are 8 fitted standard deviations of the twins; see `sentinel evaluate`.
+Catches, at the step itself: a sudden departure (a metric that was quiet so far is out by a third more than its tolerance, or three
+metrics leave together) and a far one (7 tolerances). A metric that creeps over its tolerance must do so on 2 of 3 steps. A shift
+that stays is seen in the median over 3 or 7 steps, where single steps are noise. Metrics that single tokens decide count for half
+and never alone. Misses on purpose: deviations that grow as smoothly as a healthy replay's do.
+After the weights have parted for a known reason (`since`), a series must depart from its own parted course instead.
+False alarms: see `sentinel evaluate`; the tolerances come from the twins.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,22 +20,34 @@ from sentinel.core.detect.base import band_of, brief, strongest
 from sentinel.core.frames import Bools, Floats, frozen, grown
 from sentinel.records import Finding
 
-FAR = 6.0
-SUDDEN = 1.5
-JUMP = 5.0
+FAR = 7.0
+SUDDEN = 1.33
+JUMP = 3.0
+QUIET = 1 / 6
+"""Ratio up to which a series counts as quiet, whatever it did before."""
 TOGETHER = 3
+FADE = 0.8
+"""A series' largest ratio so far is forgotten by this factor a step."""
+HEAVY = 2.0
+BURSTY = 1.5
+"""Gradient norms burst in healthy runs too."""
 RELEARN = 2
 """Steps after a parting that are looked at only to learn the new course."""
+PARTED = 5.0
+MEMORY = 6
+"""Deviations kept: the longest window less the step itself."""
 
 
 @dataclass(frozen=True)
 class DepartureState:
-    """Memory of one run; rows are series."""
+    """Memory of one run; columns are series."""
 
     largest: Floats
-    """Largest ratio so far (since the parting, if there was one)."""
+    """Largest ratio so far, fading (since the parting, if there was one, not fading)."""
     lately: Floats
     """Steps since the tolerance was last left; infinite: never."""
+    recent: Floats
+    """(series, MEMORY) signed deviations, newest last; NaN: none."""
     since: int | None = None
     """Step at which the weights are known to have parted from the replayed run's."""
     learned: int = 0
@@ -49,30 +62,33 @@ class DepartureDetector:
 
     def initial(self) -> DepartureState:
         """Nothing seen."""
-        return DepartureState(largest=np.zeros(0), lately=np.zeros(0))
+        return DepartureState(largest=np.zeros(0), lately=np.zeros(0), recent=np.zeros((0, MEMORY)))
 
     def observe(self, state: DepartureState, look: Look) -> tuple[DepartureState, tuple[Finding, ...]]:
-        """Judge one step; in other regimes the memory rests."""
-        if look.regime != "replayed":
+        """Judge one step; in other regimes, and at steps that the baseline does not have, the memory rests."""
+        index = look.frame.index
+        if look.regime != "replayed" or not look.sustained:
             return state, ()
         rows = len(look.ratio)
-        largest, lately = grown(state.largest, rows, 0.0), grown(state.lately, rows, np.inf)
-        ratio = np.where(look.frame.index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0)
-        if state.since is not None:
-            ratio = ratio / (1.0 + JUMP * largest)
-        alarms = np.zeros(rows, dtype=np.bool_) if self._relearning(state) else _alarms(ratio, largest, lately, state)
-        after = DepartureState(
-            largest=frozen(
-                np.maximum(largest, np.nan_to_num(np.where(look.frame.index.paired, look.ratio, 0.0), posinf=1e300))
-            ),
-            lately=frozen(np.where(ratio > 1.0, 1.0, lately + 1.0)),
-            since=state.since,
-            learned=state.learned + 1,
+        state = replace(
+            state,
+            largest=grown(state.largest, rows, 0.0),
+            lately=grown(state.lately, rows, np.inf),
+            recent=grown(state.recent, rows, np.nan),
         )
-        return after, tuple(_finding(look, row, float(ratio[row])) for row in strongest(alarms, ratio))
-
-    def _relearning(self, state: DepartureState) -> bool:
-        return state.since is not None and state.learned < RELEARN
+        weight = np.where(index.heavy, HEAVY, np.where(_bursty(look), BURSTY, 1.0))
+        ratio = np.where(index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0) / weight
+        lasting = np.where(index.paired, _lasting(state, look), 0.0) / np.where(index.heavy, HEAVY, 1.0)
+        if state.since is None:
+            alarms = _alarms(ratio, lasting, state, index.heavy)
+        else:
+            ratio, lasting = ratio / (1.0 + PARTED * state.largest), np.zeros(rows)
+            alarms = (ratio > 1.0) & ~index.heavy if state.learned >= RELEARN else np.zeros(rows, dtype=np.bool_)
+        score = np.maximum(ratio, lasting)
+        after = _after(state, look, ratio)
+        return after, tuple(
+            _finding(look, row, float(score[row]), float(ratio[row])) for row in strongest(alarms, score)
+        )
 
 
 def parted(state: DepartureState, step: int) -> DepartureState:
@@ -80,25 +96,68 @@ def parted(state: DepartureState, step: int) -> DepartureState:
     return DepartureState(
         largest=frozen(np.zeros_like(state.largest)),
         lately=frozen(np.full_like(state.lately, np.inf)),
+        recent=frozen(np.full_like(state.recent, np.nan)),
         since=step,
-        learned=0,
     )
 
 
-def _alarms(ratio: Floats, largest: Floats, lately: Floats, state: DepartureState) -> Bools:
+def _bursty(look: Look) -> Bools:
+    entries = look.frame.index.entries
+    return np.fromiter((entry.metric_class == "scale" for entry in entries), dtype=np.bool_, count=len(entries))
+
+
+def _lasting(state: DepartureState, look: Look) -> Floats:
+    """Largest ratio of a median over the last steps to what such a median may be."""
+    out = np.zeros(len(look.ratio))
+    course = np.concatenate([state.recent, look.deviation[:, None]], axis=1)
+    for window, tolerance in look.sustained.items():
+        middle = np.median(course[:, course.shape[1] - window :], axis=1)
+        out = np.maximum(out, np.nan_to_num(np.abs(middle) / tolerance, nan=0.0, posinf=1e300))
+    return out
+
+
+def _alarms(ratio: Floats, lasting: Floats, state: DepartureState, heavy: Bools) -> Bools:
     out = ratio > 1.0
+    stays = lasting > 1.0
+    nothing = np.zeros_like(out)
+    alarms = stays & ~heavy
+    if int(stays.sum()) >= TOGETHER:
+        alarms |= stays
     if not out.any():
-        return out
-    jumped = out & (ratio > JUMP * largest if state.since is None else out)
-    together = jumped if int(jumped.sum()) >= TOGETHER else np.zeros_like(out)
-    return out & ((ratio > FAR) | (jumped & (ratio > SUDDEN)) | together | (lately <= 2.0))
+        return alarms
+    jumped = out & (ratio > JUMP * np.maximum(state.largest, QUIET))
+    together = jumped if int(jumped.sum()) >= TOGETHER and bool((jumped & ~heavy).any()) else nothing
+    again = out & (state.lately <= 2.0)
+    alone = ~heavy & out & ((ratio > FAR) | (jumped & (ratio > SUDDEN)) | again)
+    backed = bool((out & ~heavy).any()) or int(out.sum()) >= TOGETHER
+    with_others = out & heavy & (again | (ratio > FAR)) if backed else nothing
+    return alarms | together | alone | with_others
 
 
-def _finding(look: Look, row: int, score: float) -> Finding:
+def _after(state: DepartureState, look: Look, ratio: Floats) -> DepartureState:
+    if state.since is None:
+        largest = np.maximum(FADE * state.largest, ratio)
+    else:
+        whole = np.where(look.frame.index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0)
+        largest = np.maximum(state.largest, whole)
+    return DepartureState(
+        largest=frozen(largest),
+        lately=frozen(np.where(ratio > 1.0, 1.0, state.lately + 1.0)),
+        recent=frozen(np.concatenate([state.recent[:, 1:], look.deviation[:, None]], axis=1)),
+        since=state.since,
+        learned=state.learned + 1,
+    )
+
+
+def _finding(look: Look, row: int, score: float, ratio: float) -> Finding:
     frame = look.frame
     key, value, expected = frame.index.keys[row], float(frame.values[row]), float(look.expected[row])
-    allowed = (float(look.high[row]) - float(look.low[row])) / 2
-    source = "what clean repeats show" if look.calibrated else "the catalogue allows"
+    source = "what clean repeats show" if look.calibrated else "what the catalogue allows"
+    how = (
+        f"{brief(score)} times {source}"
+        if ratio >= score
+        else f"for several steps now by {brief(score)} times {source} over that time"
+    )
     return Finding(
         detector="departure",
         metric=key,
@@ -107,7 +166,7 @@ def _finding(look: Look, row: int, score: float) -> Finding:
         expected=band_of(look, row),
         because=(
             f"{key} is {brief(value)} at step {frame.step} where the replayed run has {brief(expected)}: "
-            f"apart by {brief(abs(value - expected))}, {brief(score)} times {source} ({brief(allowed)})."
+            f"apart by {brief(abs(value - expected))}, {how}."
         ),
         stage=frame.index.entries[row].stage,
         kind="drift",

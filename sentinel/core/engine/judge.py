@@ -15,7 +15,7 @@ from sentinel.core.engine.captures import Outcome, ask_for_captures, expire
 from sentinel.core.engine.state import EngineSettings, WatchState, warned, with_comparison
 from sentinel.core.engine.steps import Arrival, arrival, compared, compatibility
 from sentinel.core.frames import SeriesFrame, framed
-from sentinel.core.localise import evidence_of, localise, not_finite_evidence
+from sentinel.core.localise import evidence_of, localise, localise_not_finite
 from sentinel.core.report.incidents import filed
 from sentinel.core.window import remembered
 from sentinel.records import Effect, Finding, IncidentChanged, StepReported, Suspect, Warned
@@ -133,7 +133,8 @@ def _file(state: WatchState, look: Look, findings: tuple[Finding, ...], settings
 def _suspects(look: Look, findings: tuple[Finding, ...]) -> tuple[Suspect, ...]:
     broken = tuple(finding for finding in findings if finding.kind == "non_finite")
     if broken:
-        return localise(not_finite_evidence(look), broken)
+        groups = {key: entry.group for key, entry in zip(look.frame.index.keys, look.frame.index.entries, strict=True)}
+        return localise_not_finite(broken, groups)
     if all(finding.detector == "silence" for finding in findings):
         # What is missing says nothing about what moved.
         return localise({}, findings)

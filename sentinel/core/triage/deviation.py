@@ -64,6 +64,8 @@ def deviations(rows: Sequence[RowPair]) -> Deviations:
     size, units = _relative(target, golden, gap, elements, bits)
     size[np.any(one_sided, axis=1), :] = np.inf
     size[moved, :] = np.inf
+    # A mask of booleans against one of numbers says the same in other words.
+    size[np.array([_kind(t.dtype) != _kind(g.dtype) for t, g in rows], dtype=bool), :] = np.nan
     floor = _floors(target, golden, elements, bits)
     floor[integral, :] = (
         0.5 / np.maximum(np.nanmax(np.abs(np.nan_to_num(golden[integral])), axis=1, initial=1.0), 1.0)[:, None]
@@ -158,6 +160,10 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 def _bits(dtype: str) -> int:
     return PRECISION_BITS.get(dtype, _OTHER_BITS)
+
+
+def _kind(dtype: str) -> str:
+    return "boolean" if dtype == "bool" else ("integer" if _is_integral(dtype) else "number")
 
 
 def _is_integral(dtype: str) -> bool:

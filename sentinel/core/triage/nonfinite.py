@@ -75,6 +75,9 @@ class _NotFinite:
     def level(self, row: int) -> float:
         return math.inf if row in self.bad else 0.0
 
+    def outputs(self, node: Node, explained: float) -> None:
+        pass
+
     def score(self, row: int, node: Node, explained: float, role: str) -> float:  # noqa: ARG002
         return math.inf if row in self.bad and explained < math.inf else 0.0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who ran inside whom in one dump: its entries as a tree, each with a key that the other side's dump shares.
+"""Who ran inside whom in one dump: its entries as a tree, and keys by which both sides' entries find each other.
 
 msprobe writes entries as they complete and numbers the calls of each module over the whole step. Neither survives a recomputed
 layer or an expert that is hit on one side only, so keys count calls within the parent, and recomputed forwards are told apart.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -37,22 +37,26 @@ class Entry:
     """Name of the entry that this one ran inside, as the dump says; may be empty or not dumped."""
     rows: tuple[LayerStat, ...]
     key: str = ""
+    """Set by `assign_keys`."""
     parent: Entry | None = None
+    forward: Entry | None = None
+    """For a backward entry, the forward whose graph it walked."""
+    primary: Entry | None = None
+    """For a recomputed forward, its first run."""
     children: list[Entry] = field(default_factory=list)
 
 
 def outline(stats: Sequence[LayerStat], rename: Rename | None = None) -> list[Entry]:
-    """The entries of a dump in order of completion, with parents, children and keys set."""
+    """The entries of a dump in order of completion, with parents and children set."""
     entries = [_entry(name, tuple(rows), rename) for name, rows in groupby(stats, key=lambda row: row.name)]
     _unwrap_list_index(entries)
     forwards = [entry for entry in entries if entry.kind == "forward"]
     backwards = [entry for entry in entries if entry.kind == "backward"]
     primaries = _mark_recomputed(forwards, backwards)
     _nest_forwards(forwards)
-    _key_forwards(forwards, primaries)
-    _nest_backwards(forwards, backwards, primaries)
-    _key_gradients(entries)
+    _nest_backwards(forwards, backwards)
     for entry in entries:
+        entry.primary = primaries.get(id(entry))
         if entry.parent is not None:
             entry.parent.children.append(entry)
     return entries
@@ -149,48 +153,59 @@ def _same_inputs(one: Entry, other: Entry) -> bool:
     return ones == others
 
 
-def _key_forwards(forwards: list[Entry], primaries: dict[int, Entry]) -> None:
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    by_parent: dict[int, list[Entry]] = defaultdict(list)
-    for entry in forwards:
-        by_parent[id(entry.parent)].append(entry)
-    pending = deque(sorted(by_parent[id(None)], key=lambda entry: entry.kind == "recompute"))
-    while pending:
-        entry = pending.popleft()
-        above = entry.parent.key if entry.parent is not None else ""
-        if id(entry) in primaries and (entry.parent is None or entry.parent.kind != "recompute"):
-            entry.key = f"R:{primaries[id(entry)].key}"
-        else:
-            place = (above, entry.module)
-            entry.key = f"{above}>{entry.module}#{counts[place]}"
-            counts[place] += 1
-        pending.extend(by_parent.get(id(entry), ()))
-
-
-def _nest_backwards(forwards: list[Entry], backwards: list[Entry], primaries: dict[int, Entry]) -> None:
+def _nest_backwards(forwards: list[Entry], backwards: list[Entry]) -> None:
     """A backward entry stands where its forward stood: its own order of completion lies where inputs came by keyword."""
     forward_of = {(entry.module, entry.call, entry.operation): entry for entry in forwards}
     backward_of: dict[int, Entry] = {}
     for entry in backwards:
         forward = forward_of.get((entry.module, entry.call, entry.operation))
         if forward is not None:
+            entry.forward = forward
             backward_of[id(forward)] = entry
-            entry.key = f"B:{primaries.get(id(forward), forward).key}"
-    counts: dict[str, int] = defaultdict(int)
     for entry in backwards:
-        if not entry.key:
-            entry.key = f"B:>{entry.module}#{counts[entry.module]}"
-            counts[entry.module] += 1
-            continue
-        above = forward_of[(entry.module, entry.call, entry.operation)].parent
+        above = entry.forward.parent if entry.forward is not None else None
         while above is not None and id(above) not in backward_of:
             above = above.parent
         entry.parent = backward_of[id(above)] if above is not None else None
 
 
-def _key_gradients(entries: list[Entry]) -> None:
-    counts: dict[str, int] = defaultdict(int)
+def assign_keys(entries: Sequence[Entry], shared: Container[str]) -> None:
+    """Give each entry the key that its counterpart on the other side has.
+
+    Calls are counted within the nearest surrounding module that both sides dumped (`shared`), so that an expert that was hit on
+    one side only, or a container that one side left out, does not shift the numbers of what follows.
+    """
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+
+    def count(above: str, module: str) -> str:
+        counts[above, module] += 1
+        return f"{above}>{module}#{counts[above, module]}"
+
+    forwards = [entry for entry in entries if entry.kind in {"forward", "recompute"}]
+    # A parent completes after its children: from the end of the pass, every parent has its key first.
+    for kind in ("forward", "recompute"):
+        numbered = [entry for entry in _calls_in_order(forwards) if entry.kind == kind]
+        for entry in numbered:
+            above = entry.parent
+            while above is not None and above.module not in shared:
+                above = above.parent
+            first_run = entry.primary
+            if first_run is not None and (above is None or above.kind != "recompute"):
+                entry.key = f"R:{first_run.key}"
+            else:
+                entry.key = count(above.key if above is not None else "", entry.module)
     for entry in entries:
-        if entry.kind == "parameters_grad":
-            entry.key = f"G:{entry.module}#{counts[entry.module]}"
-            counts[entry.module] += 1
+        if entry.kind == "backward":
+            forward = entry.forward
+            entry.key = f"B:{(forward.primary or forward).key}" if forward is not None else count("B:", entry.module)
+        elif entry.kind == "parameters_grad":
+            entry.key = count("G:", entry.module)
+
+
+def _calls_in_order(forwards: Sequence[Entry]) -> Iterator[Entry]:
+    """Parents before their children, siblings in order of completion."""
+    pending = deque(entry for entry in forwards if entry.parent is None)
+    while pending:
+        entry = pending.popleft()
+        yield entry
+        pending.extend(child for child in entry.children if child.kind in {"forward", "recompute"})

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sentinel.core.triage.outline import Entry, Rename, clean_path
+from sentinel.core.triage.outline import Entry, Rename, assign_keys, clean_path
 from sentinel.records import LayerStat
 
 RowPair = tuple[LayerStat, LayerStat]
@@ -38,6 +38,9 @@ class Pairing:
 
 def pair_up(target: Sequence[Entry], golden: Sequence[Entry]) -> Pairing:
     """Pair the entries of two outlines by key."""
+    shared = {entry.module for entry in target} & {entry.module for entry in golden}
+    assign_keys(target, shared)
+    assign_keys(golden, shared)
     waiting = {entry.key: entry for entry in golden}
     pairs: list[Pair] = []
     lone: list[Entry] = []

@@ -20,6 +20,8 @@ FACTORS: Mapping[str, Triple] = {"half": (1.6, 2.2, 4.0), "single": (8.0, 30.0, 
 BACKWARD_FACTORS: Mapping[str, Triple] = {"half": (2.2, 3.2, 6.0), "single": (16.0, 60.0, 40.0)}
 GRADIENT_FACTORS: Mapping[str, Triple] = {"half": (3.2, 4.2, 8.0), "single": (40.0, 120.0, 80.0)}
 GAINS: Triple = (3.0, 6.0, 8.0)
+# What an operation adds points anywhere, so it hardly shows in the norm.
+FRESH: Triple = (0.5, 3.0, 4.0)
 # Probabilities minus one-hot labels: what is left after that subtraction carries the whole deviation of the logits.
 LOSS_GAIN = 20.0
 _HALVES = frozenset({"bfloat16", "float16"})
@@ -31,6 +33,8 @@ class Tolerance:
 
     widened: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     """(kind of row, last name of the module, dtype) -> factor on the whole allowance."""
+    background: float = 0.0
+    """Relative size of what every operation of this pair adds on its own, where its arithmetic differs throughout."""
 
     def allowance(self, group: tuple[str, str, str], floor: Triple, reached: float) -> Triple:
         """The deviation in norm, peak and sum that is no evidence."""
@@ -38,9 +42,9 @@ class Tolerance:
         factors = table["half" if group[2] in _HALVES else "single"]
         wide = self.widened.get(group, 1.0)
         return (
-            wide * (factors[0] * floor[0] + GAINS[0] * reached),
-            wide * (factors[1] * floor[1] + GAINS[1] * reached),
-            wide * (factors[2] * floor[2] + GAINS[2] * reached),
+            wide * (factors[0] * floor[0] + GAINS[0] * reached + FRESH[0] * self.background),
+            wide * (factors[1] * floor[1] + GAINS[1] * reached + FRESH[1] * self.background),
+            wide * (factors[2] * floor[2] + GAINS[2] * reached + FRESH[2] * self.background),
         )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentinel.core.triage.comparable import Weights, judge_rows, judge_weights
 from sentinel.core.triage.deviation import Deviations, deviations
@@ -12,7 +12,7 @@ from sentinel.core.triage.outline import Entry, outline
 from sentinel.core.triage.pairing import Pairing, pair_up, renaming
 from sentinel.core.triage.tell import divergence_of_fault, divergence_of_weights
 from sentinel.core.triage.tolerance import Tolerance, learn
-from sentinel.core.triage.walk import Deviating, Fault, Forest, Walk, grow
+from sentinel.core.triage.walk import Deviating, Fault, Forest, Walk, background, grow
 from sentinel.records import STAGES, Comparable, Divergence, LayerStat, Triage
 
 Stats = Sequence[LayerStat]
@@ -20,6 +20,8 @@ Side = Mapping[str, Mapping[int, Stats]]
 
 # Weights further apart than this are another model, not a few updates: their outputs prove nothing.
 MOVED_TOO_FAR = 0.02
+# Below this, fp32 arithmetic agrees.
+LEAST_BACKGROUND = 2e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,11 @@ def _judge(
     compared = int(measured.known.sum())
     rows, rows_why = judge_rows(forest, measured)
     weights = judge_weights(forest, measured)
-    found = list(Walk(forest, Deviating(forest, measured, tolerance)).faults())
+    found, added = _faults(forest, measured, tolerance)
+    if added:
+        notes.append(
+            f"{stage} rank {rank}: every operation adds about {added:.1g} of its own: another arithmetic (TF32, HF32?)"
+        )
     told = [divergence_of_weights(stage, forest, place, weights) for place in weights.blamed]
     told += [divergence_of_fault(stage, forest, fault) for fault in _by_owner(found)]
     return RankVerdict(
@@ -151,6 +157,16 @@ def _judge(
         pairing,
         _structure(pairing),
     )
+
+
+def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance) -> tuple[list[Fault], float]:
+    """The origins, and what every operation adds on its own, which is learnt in a first pass."""
+    judge = Deviating(forest, measured, tolerance)
+    found = list(Walk(forest, judge).faults())
+    added = background(judge.fresh, LEAST_BACKGROUND) if found else 0.0
+    if added:
+        found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())
+    return found, added
 
 
 def _by_owner(faults: Sequence[Fault]) -> list[Fault]:

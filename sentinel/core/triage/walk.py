@@ -13,6 +13,11 @@ from sentinel.core.triage.tolerance import LOSS_GAIN, Tolerance
 
 Group = tuple[str, str, str]
 _INFINITE = float("inf")
+# Inputs that explain less than this share of an output's deviation agree.
+_FRESH_SHARE = 0.1
+_ROUNDING_NORM = 0.2
+# TF32 and HF32 matrix units: 2^-11 an element; no healthy arithmetic adds more at one operation.
+_MOST_BACKGROUND = 5e-3
 
 
 @dataclass(slots=True)
@@ -126,6 +131,35 @@ def _set_start(root: Node) -> None:
         node.children.sort(key=lambda child: child.start)
 
 
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """What one call added although its inputs agreed."""
+
+    kind: str
+    """Class of the module."""
+    backward: bool
+    norm: float
+    peak: float
+    overall: float
+
+
+def background(fresh: Sequence[Fresh], least: float) -> float:
+    """What arithmetic that differs throughout adds at every operation; 0 where most operations agree.
+
+    Half of the calls of a class, and no fewer than two, must have added something above `least` that points anywhere (little in
+    the norm, more in the peaks): a fault sits in one call, and one that scales or shifts shows in the norm.
+    """
+    found = 0.0
+    for kind in {call.kind for call in fresh}:
+        calls = [call for call in fresh if call.kind == kind]
+        noisy = [
+            call for call in calls if least < call.overall < _MOST_BACKGROUND and call.norm < _ROUNDING_NORM * call.peak
+        ]
+        if 2 * len(noisy) >= len(calls) and (len(noisy) > 1 or len(calls) == 1):
+            found = max([found, *(call.overall for call in noisy)])
+    return found
+
+
 class Judge(Protocol):
     """What a walk asks about rows."""
 
@@ -134,6 +168,9 @@ class Judge(Protocol):
 
     def score(self, row: int, node: Node, explained: float, role: str) -> float:
         """Deviation over what is allowed where `explained` came in; above 1 it is a fault."""
+
+    def outputs(self, node: Node, explained: float) -> None:
+        """Called for each call once it has completed, given inputs that deviate by `explained`."""
 
 
 class Walk:
@@ -179,6 +216,7 @@ class Walk:
             given = max(given, self._level([*forward.inputs, *forward.outputs, *forward.weights]))
         yield from self._children(node.children, node, given)
         given = max(given, self._level([row for child in node.children for row in child.outputs]))
+        self.judge.outputs(node, given)
         for rows, role in ((node.outputs, "output"), (node.gradients, "gradient")):
             fault = self._worst(rows, node, given, role)
             if fault is not None:
@@ -206,6 +244,7 @@ class Deviating:
         self._overall: list[float] = measured.overall.tolist()
         self._tolerance = tolerance
         self.seen: list[tuple[Group, float]] = []
+        self.fresh: list[Fresh] = []
 
     def level(self, row: int) -> float:
         """The overall deviation."""
@@ -224,6 +263,14 @@ class Deviating:
         )
         self.seen.append((group, score))
         return score
+
+    def outputs(self, node: Node, explained: float) -> None:
+        """Note what a call of agreeing inputs added on its own."""
+        for row in node.outputs:
+            size, overall = self._sizes[row], self._overall[row]
+            if explained <= _FRESH_SHARE * overall or overall == 0:
+                kind = self._rows[row][1].name.split(".")[-3]
+                self.fresh.append(Fresh(kind, node.backward, size[0], size[1], overall))
 
 
 def group_of(node: Node, role: str, dtype: str) -> Group:
