@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sentinel.cli.output import note
 from sentinel.daemon.references import gather
-from sentinel.errors import BaselineError
+from sentinel.errors import BaselineError, SettingsError
 from sentinel.storage.bundle import write_bundle
 from sentinel.storage.dump_tree import find_dumps
 from sentinel.storage.fingerprint import config_fingerprint, model_fingerprint
@@ -47,7 +47,7 @@ def write(
     materials: Sequence[Material],
     says: Callable[[str], None],
     *,
-    rollouts: Path | None = None,
+    rollouts: Sequence[Path] = (),
     created: str | None = None,
 ) -> Manifest:
     """Write the bundle of all materials and of the folders that the command names.
@@ -57,7 +57,7 @@ def write(
         path: of the bundle.
         materials: what was read; the first one gives the name.
         says: is told what is being done.
-        rollouts: folder of rollouts; None for those of the materials.
+        rollouts: folders of rollouts, beside those of the materials.
         created: time in the manifest; None for now.
 
     Raises:
@@ -73,19 +73,31 @@ def write(
         name=getattr(args, "name", None) or materials[0].name,
         runs=runs,
         dumps=dumps,
-        rollouts=rollouts or _rollouts(materials),
+        rollouts=[*_kept_rollouts(materials), *rollouts],
         fingerprint=fingerprint,
         made="\n".join(text for text in (*(m.made for m in materials), _command(args)) if text),
         created=created,
     )
 
 
-def sample_rollouts(folder: Path, rows: int, into: Path) -> Path:
-    """Copy the first rows of each step's rollout text to a folder and return it; other files are left out.
+def named_rollouts(args: argparse.Namespace, materials: Sequence[Material], scratch: Path) -> list[Path]:
+    """Return the rollout folders that the command names, or samples of them.
 
     Raises:
-        BaselineError: there is no rollout text.
+        BaselineError: a sample was asked of a folder without rollout text.
     """
+    if args.rollout_rows is not None and not args.rollouts:
+        raise SettingsError("baseline: --rollout-rows needs --rollouts DIR")
+    for material in materials:
+        if material.rollouts_elsewhere is not None and not args.rollouts:
+            note(f"{material.name}: its rollouts lie in {material.rollouts_elsewhere} (--rollouts takes them along)")
+    if args.rollout_rows is None:
+        return list(args.rollouts)
+    return [_sample(folder, args.rollout_rows, scratch / f"sample{i}") for i, folder in enumerate(args.rollouts)]
+
+
+def _sample(folder: Path, rows: int, into: Path) -> Path:
+    """Copy the first rows of each step's rollout text; other files are left out."""
     texts = [path for path in sorted(folder.glob("*.jsonl")) if path.stem.isdecimal()]
     if not texts:
         raise BaselineError(folder, "holds no rollout text <step>.jsonl that a sample could be taken of")
@@ -104,11 +116,12 @@ def content_hash(run: ReferenceRun) -> str:
     return digest.hexdigest()
 
 
-def _rollouts(materials: Sequence[Material]) -> Path | None:
-    found = [material for material in materials if material.rollouts is not None]
-    if len(found) > 1:
-        note(f"several sources hold rollouts; those of {found[0].name} are kept")
-    return found[0].rollouts if found else None
+def _kept_rollouts(materials: Sequence[Material]) -> list[Path]:
+    """Return the rollouts of the first bundle that has some: those of other seeds have the same names."""
+    found = [(material.name, material.rollouts) for material in materials if material.rollouts is not None]
+    for name, _ in found[1:]:
+        note(f"the rollouts of {name} are left out: those of {found[0][0]} are kept, of each step there can be one")
+    return [rollouts for _, rollouts in found[:1]]
 
 
 def _command(args: argparse.Namespace) -> str:

@@ -29,8 +29,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "sources", nargs="+", metavar="SOURCE", help="metric file, recording or bundle; several = seeds"
     )
     record.add_argument("-o", "--output", required=True, type=Path, metavar="BUNDLE")
-    record.add_argument("--rollouts", type=Path, metavar="DIR", help="rollouts of the run, packed whole")
-    record.add_argument("--rollout-rows", type=_rows, metavar="N", help="only the first N rows of each step's text")
     record.add_argument("--name", help="name of the baseline (default: of the first source)")
     _add_material(record)
     record.set_defaults(run=record_bundle)
@@ -69,6 +67,15 @@ def _add_material(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="golden dumps, step_<N>/<stage>/step0/rank<r>",
     )
+    parser.add_argument(
+        "--rollouts",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="rollout text or recording, packed whole",
+    )
+    parser.add_argument("--rollout-rows", type=_rows, metavar="N", help="only the first N rows of each step's text")
     parser.add_argument("--model", type=Path, metavar="DIR", help="model whose files are hashed")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration of the runs (YAML or JSON)")
     add_json_flag(parser)
@@ -83,15 +90,11 @@ def _rows(text: str) -> int:
 
 def record_bundle(args: argparse.Namespace) -> int:
     """Write a new bundle and print its manifest."""
-    from sentinel.cli.baseline_making import gather_all, sample_rollouts, write
+    from sentinel.cli.baseline_making import gather_all, named_rollouts, write
 
     with _scratch(args.output) as scratch, Progress() as progress:
-        rollouts = args.rollouts
-        if args.rollout_rows is not None:
-            if rollouts is None:
-                raise SettingsError("baseline record: --rollout-rows needs --rollouts DIR")
-            rollouts = sample_rollouts(rollouts, args.rollout_rows, Path(scratch) / "sample")
         materials = gather_all(args, Path(scratch), progress.says)
+        rollouts = named_rollouts(args, materials, Path(scratch))
         manifest = write(args, args.output, materials, progress.says, rollouts=rollouts)
     _print_manifest(args, _shown(manifest))
     return 0
@@ -99,12 +102,14 @@ def record_bundle(args: argparse.Namespace) -> int:
 
 def add_to_bundle(args: argparse.Namespace) -> int:
     """Add to a bundle, in place, and print the new manifest."""
-    from sentinel.cli.baseline_making import gather_all, write
+    from sentinel.cli.baseline_making import gather_all, named_rollouts, write
     from sentinel.daemon.references import gather
     from sentinel.storage.bundle import is_bundle
 
-    if not (args.sources or args.twin or args.dumps or args.model or args.config):
-        raise SettingsError("baseline add: nothing to add; name a SOURCE, --twin, --dumps, --model or --config")
+    if not (args.sources or args.twin or args.dumps or args.rollouts or args.model or args.config):
+        raise SettingsError(
+            "baseline add: nothing to add; name a SOURCE, --twin, --dumps, --rollouts, --model or --config"
+        )
     if args.bundle.is_file() and not is_bundle(args.bundle):
         raise BaselineError(
             args.bundle, "is no bundle; close it into one first (sentinel baseline record ... -o BUNDLE)"
@@ -113,7 +118,8 @@ def add_to_bundle(args: argparse.Namespace) -> int:
         progress.says(f"opening {args.bundle}")
         base = gather(args.bundle, Path(scratch) / "base")
         materials = [base, *gather_all(args, Path(scratch), progress.says)]
-        manifest = write(args, args.bundle, materials, progress.says, created=base.created)
+        rollouts = named_rollouts(args, materials, Path(scratch))
+        manifest = write(args, args.bundle, materials, progress.says, rollouts=rollouts, created=base.created)
     _print_manifest(args, _shown(manifest))
     return 0
 

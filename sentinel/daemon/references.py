@@ -29,7 +29,8 @@ class Material:
     made: str = ""
     dumps: tuple[GoldenDump, ...] = ()
     rollouts: Path | None = None
-    rollout_steps: tuple[int, ...] = ()
+    rollouts_elsewhere: Path | None = None
+    """Where a recorded run wrote its rollout text, if that folder is here; nobody asked for it yet."""
     fingerprint: Mapping[str, object] | None = None
     notes: tuple[str, ...] = ()
     """What was left out and why, for people."""
@@ -133,7 +134,6 @@ def _from_bundle(bundle: Bundle, scratch: Path) -> Material:
         runs=reference.runs,
         dumps=bundle.extract_dumps(scratch / "dumps"),
         rollouts=bundle.extract_rollouts(scratch / "rollouts"),
-        rollout_steps=reference.rollout_steps,
         fingerprint=reference.fingerprint,
     )
 
@@ -142,17 +142,20 @@ def _from_recording(recording: Recording) -> Material:
     notes = list(recording.notes)
     if not recording.ended:
         notes.append("the run has not said goodbye: it still goes on, or was killed")
-    folder = recording.facts.get("rollout_data_dir")
-    if isinstance(folder, str) and folder and Path(folder).is_dir():
-        notes.append(f"its rollouts lie in {folder} (--rollouts takes them along)")
     return Material(
         name=_recorded_name(recording),
         created=recording.created,
         runs=(recording.run,),
         dumps=recording.dumps,
         fingerprint={"facts": facts_fingerprint(recording.facts)},
+        rollouts_elsewhere=_rollouts_elsewhere(recording),
         notes=tuple(f"{recording.path}: {note}" for note in notes),
     )
+
+
+def _rollouts_elsewhere(recording: Recording) -> Path | None:
+    folder = recording.facts.get("rollout_data_dir")
+    return Path(folder) if isinstance(folder, str) and folder and Path(folder).is_dir() else None
 
 
 def _recorded_name(recording: Recording) -> str:

@@ -45,21 +45,24 @@ def is_bundle(path: Path) -> bool:
     return is_archive(path)
 
 
-def rollout_files(root: Path) -> dict[str, Path]:
-    """Return the files of a rollout folder: path below it -> file, in order of step where the name is one.
+def rollout_files(roots: Sequence[Path]) -> dict[str, Path]:
+    """Return the files of rollout folders: path below its folder -> file.
 
     Raises:
-        BaselineError: there are none, or one has a name that cannot be packed.
+        BaselineError: a folder holds none, two hold one of the same name, or a name cannot be packed.
     """
-    found = {}
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if path.is_file() and not any(part.startswith(".") for part in name.split("/")):
+    found: dict[str, Path] = {}
+    for root in roots:
+        files = {p.relative_to(root).as_posix(): p for p in sorted(root.rglob("*")) if p.is_file()}
+        files = {name: p for name, p in files.items() if not any(part.startswith(".") for part in name.split("/"))}
+        if not files:
+            raise BaselineError(root, "holds no rollout files")
+        for name, path in files.items():
             if not is_safe_name(name):
                 raise BaselineError(path, "has a name that cannot travel; use letters, digits and . _ - + = @")
-            found[name] = path
-    if not found:
-        raise BaselineError(root, "holds no rollout files")
+            if name in found:
+                raise BaselineError(path, f"rollouts named {name} are there already; keep one")
+        found |= files
     return found
 
 
@@ -69,7 +72,7 @@ def write_bundle(
     name: str,
     runs: Sequence[ReferenceRun],
     dumps: Sequence[GoldenDump] = (),
-    rollouts: Path | None = None,
+    rollouts: Path | Sequence[Path] | None = None,
     fingerprint: Mapping[str, object] | None = None,
     made: str = "",
     created: str | None = None,
@@ -83,7 +86,7 @@ def write_bundle(
         name: of the baseline, for people.
         runs: seeds and twins; seeds are put first.
         dumps: golden dumps with the stage folders on disk that hold them.
-        rollouts: folder of rollout files, whole.
+        rollouts: folder or folders of rollout files, packed whole.
         fingerprint: of model and configuration.
         made: how it was made.
         created: time in the manifest's form.
@@ -93,7 +96,7 @@ def write_bundle(
     """
     ordered = sorted(runs, key=lambda run: run.twin)
     keys = metrics_table.metric_keys([run.readings for run in ordered])
-    packed = rollout_files(rollouts) if rollouts is not None else {}
+    packed = rollout_files([rollouts] if isinstance(rollouts, Path) else rollouts or [])
     golden = _dump_files(dumps)
     try:
         with ArchiveWriter(path) as archive:

@@ -104,6 +104,38 @@ def test_add_adds_seeds_twins_and_dumps_and_keeps_the_rest(here, capsys):
     assert len(open_bundle("b").reference().runs) == 3
 
 
+def test_rollout_text_and_a_rollout_recording_travel_together(here, capsys):
+    inner = here / "skip" / "exp_proj" / "GBS8_N4_in16_out32" / "3"
+    inner.mkdir(parents=True)
+    (inner / "gen_batch.dp").write_bytes(b"never opened")
+    sentinel(capsys, "record 1.jsonl -o b --rollouts rollouts")
+
+    code, manifest, _ = sentinel(capsys, "add b --rollouts skip --json")
+
+    assert (code, manifest["rollout_steps"]) == (0, [1, 3])
+    assert sentinel(capsys, "add b --rollouts rollouts")[2].endswith("1.jsonl are there already; keep one\n")
+
+
+def test_two_bundles_are_merged_and_the_first_ones_rollouts_are_kept(here, capsys):
+    sentinel(capsys, "record 1.jsonl -o one --rollouts rollouts")
+    (here / "rollouts" / "1.jsonl").write_text('{"output": "y"}\n')
+    sentinel(capsys, "record 2.jsonl -o two --rollouts rollouts --dumps golden")
+
+    code, manifest, err = sentinel(capsys, "record one two -o b --json")
+
+    assert (code, [run["source"] for run in manifest["runs"]]) == (0, ["1.jsonl", "2.jsonl"])
+    assert open_bundle("b").rollouts(1) == [{"output": "x"}]
+    assert len(manifest["dumps"]) == 1
+    assert "the rollouts of 2 are left out" in err
+
+
+def test_a_recording_tells_where_its_rollouts_are(here, capsys):
+    write_recording(here / "gpu.rec", start_record(rollout_data_dir=str(here / "rollouts")), step_record(1, m=1.0))
+
+    assert str(here / "rollouts") in sentinel(capsys, "record gpu.rec -o b")[2]
+    assert "takes them along" not in sentinel(capsys, "record gpu.rec -o b --rollouts rollouts")[2]
+
+
 def test_add_of_nothing_and_to_no_bundle_is_refused(here, capsys):
     sentinel(capsys, RECORD)
 

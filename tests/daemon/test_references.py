@@ -108,7 +108,7 @@ def test_a_recording_says_what_it_left_out_and_where_its_rollouts_lie(tmp_path):
         tmp_path / "r", start_record(rollout_data_dir=str(tmp_path / "rollouts")), step_record(1, m=1.0)
     )
 
-    notes = gather(path, tmp_path).notes
+    material = gather(path, tmp_path)
 
-    assert any("has not said goodbye" in note for note in notes)
-    assert any(str(tmp_path / "rollouts") in note for note in notes)
+    assert any("has not said goodbye" in note for note in material.notes)
+    assert material.rollouts_elsewhere == tmp_path / "rollouts"
