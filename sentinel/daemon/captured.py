@@ -46,9 +46,12 @@ def triage(ask: AskTriage, golden: Golden) -> Triage:
     """Return what the dumps of a capture show: the first answer of the highest worth, by step, then by suspicion."""
     best: Triage | None = None
     notes: list[str] = []
-    for step, stage, path in _dumps(ask):
+    dumps = list(_dumps(ask))
+    for step, stage, path in dumps:
         answer = _one(ask, golden, step, stage, path)
-        notes += [f"step {step}, {stage}: {answer.verdict}", *answer.notes]
+        if len(dumps) > 1:
+            notes.append(f"step {step}, {stage}: {answer.verdict}")
+        notes += answer.notes
         if best is None or _RANK.index(answer.verdict) < _RANK.index(best.verdict):
             best = answer
         if _RANK.index(best.verdict) <= _RANK.index("non_finite"):

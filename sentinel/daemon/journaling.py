@@ -34,6 +34,7 @@ class Keeper:
         self._home = home
         self._run = run
         self._journal: Journal | None = None
+        self._bridged = 0
         self._open()
 
     def append(self, kind: str, payload: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -45,9 +46,9 @@ class Keeper:
         except (JournalError, ValueError, TypeError) as error:
             self._say_unwritten(error)
             return
-        if self._journal.lost:
+        if self._journal.lost > self._bridged:
             self.remarks["journal_unwritten"] = (
-                f"{self._journal.lost} entries could not be written to the journal; it can be written again now"
+                f"{self._journal.lost - self._bridged} entries could not be written; the journal can be written again now"
             )
 
     @property
@@ -64,6 +65,8 @@ class Keeper:
         except (JournalError, ValueError, TypeError) as error:
             self._say_unwritten(error)
         else:
+            # What was lost is in the snapshot.
+            self._bridged = self._journal.lost
             self.remarks.pop("journal_unwritten", None)
 
     def close(self) -> None:

@@ -146,12 +146,12 @@ class Watchdog:
 
     def _restore(self, only: str | None) -> None:
         """Take up the runs that the journals know, and ask again for what was not answered."""
-        for run in journalled_runs(self.home):
-            if only not in (None, run):
-                continue
-            watch = self._open(run)
-            self.deeds.resume(watch)
-            self._show(watch)
+        with self._lock:
+            for run in journalled_runs(self.home):
+                if only in (None, run):
+                    watch = self._open(run)
+                    self.deeds.resume(watch)
+                    self._show(watch)
 
     def _open(self, run: str) -> RunWatch:
         watch = self._watches[run] = RunWatch(run, self._planner, Keeper(self.home, run), self.clock())

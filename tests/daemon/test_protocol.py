@@ -106,7 +106,9 @@ anything = st.recursive(
 )
 record = st.fixed_dictionaries(
     {"t": st.sampled_from(["start", "step", "receipt", "health", "end", "?"])},
-    optional=dict.fromkeys(("at", "facts", "config", "step", "values", "unreadable", "capture", "receipt", "finished", "fuses"), anything),
+    optional=dict.fromkeys(
+        ("at", "facts", "config", "step", "values", "unreadable", "capture", "receipt", "finished", "fuses"), anything
+    ),
 )
 
 
