@@ -48,7 +48,7 @@ def entries(file: Path, header: dict[str, object]) -> Iterator[tuple[str, object
                 else:
                     header[key] = cursor.value()
                 cursor.skip_comma()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableDump(file, f"cannot be read: {error}") from error
     if "level" not in header or "task" not in header:
         raise UnreadableDump(file, 'no "task" and "level" in it: not a dump.json of msprobe')
@@ -61,7 +61,7 @@ def parents(file: Path, notes: list[str]) -> dict[str, str]:
     except FileNotFoundError:
         notes.append("construct.json is missing: what ran inside what is told by the modules' names")
         return {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         notes.append("construct.json cannot be read: what ran inside what is told by the modules' names")
         return {}
     if not isinstance(found, dict):
@@ -81,7 +81,7 @@ class _Cursor:
         self._at = 0
         self._ended = False
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._dtypes: dict[object, str] = {}
+        self._dtypes: dict[str, str] = {}
         self._decoder = json.JSONDecoder(object_pairs_hook=self._shrink)
 
     def peek(self) -> str:
@@ -150,14 +150,17 @@ class _Cursor:
 
     def _shrink(self, pairs: list[tuple[str, object]]) -> object:
         found = dict(pairs)
-        if "dtype" not in found or "shape" not in found:
+        dtype, listed = found.get("dtype"), found.get("shape")
+        if (
+            not isinstance(dtype, str)
+            or not isinstance(listed, list)
+            or not all(isinstance(size, int) for size in listed)
+        ):
             return found
-        listed = found["shape"]
-        shape = tuple(listed) if isinstance(listed, list) else ()
+        shape = tuple(listed)
         checksum, data = found.get("md5"), found.get("data_name")
-        dtype = found["dtype"]
         return DumpedTensor(
-            self._dtypes.setdefault(dtype, str(dtype).removeprefix("torch.")),
+            self._dtypes.setdefault(dtype, dtype.removeprefix("torch.")),
             self._shapes.setdefault(shape, shape),
             _number(found.get("Max")),
             _number(found.get("Min")),
