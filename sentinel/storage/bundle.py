@@ -102,9 +102,7 @@ def write_bundle(
         with ArchiveWriter(path) as archive:
             table = metrics_table.to_parquet([run.readings for run in ordered], keys)
             archive.add(METRICS, io.BytesIO(table), packed=True)
-            for member, source in [*golden.items(), *((f"rollouts/{below}", file) for below, file in packed.items())]:
-                with source.open("rb") as stream:
-                    archive.add(member, stream)
+            _add_files(archive, golden | {f"rollouts/{below}": file for below, file in packed.items()})
             manifest = Manifest(
                 format=manifests.FORMAT,
                 name=name,
@@ -121,6 +119,12 @@ def write_bundle(
     except OSError as error:
         raise BaselineError(path, f"cannot be written: {error.strerror or error}") from error
     return manifest
+
+
+def _add_files(archive: ArchiveWriter, files: Mapping[str, Path]) -> None:
+    for member, source in files.items():
+        with source.open("rb") as stream:
+            archive.add(member, stream)
 
 
 def _dump_files(dumps: Sequence[GoldenDump]) -> dict[str, Path]:

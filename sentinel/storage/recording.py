@@ -88,21 +88,7 @@ def read_recording(path: Path | str) -> Recording:
     if not is_recording(path):
         why = "is no recording: its first line is no start record" if path.is_file() else "no such file"
         raise BaselineError(path, why)
-    tally = _Tally()
-    torn = False
-    try:
-        for line in _lines(path):
-            record = _parse(line)
-            torn = record is None and not line.endswith(b"\n")
-            if record is not None:
-                _count(tally, record)
-            elif not torn:
-                tally.damaged += 1
-    except OSError as error:
-        raise BaselineError(path, f"cannot be read: {error.strerror or error}") from error
-    notes = ["the last line was cut off and left out"] if torn else []
-    if tally.damaged:
-        notes.append(f"damaged lines that were left out: {tally.damaged}")
+    tally, notes = _read_lines(path)
     dumps, unfinished = _finished(find_dumps(dumps_folder(path)), tally.receipts)
     notes += [
         f"the dump of step {d.step}, {d.stage} has no receipt (not finished) and was left out" for d in unfinished
@@ -120,6 +106,26 @@ def read_recording(path: Path | str) -> Recording:
         ended=tally.ended,
         notes=tuple(notes),
     )
+
+
+def _read_lines(path: Path) -> tuple[_Tally, list[str]]:
+    """Return what the whole lines amount to, and what was left out."""
+    tally = _Tally()
+    torn = False
+    try:
+        for line in _lines(path):
+            record = _parse(line)
+            torn = record is None and not line.endswith(b"\n")
+            if record is not None:
+                _count(tally, record)
+            elif not torn:
+                tally.damaged += 1
+    except OSError as error:
+        raise BaselineError(path, f"cannot be read: {error.strerror or error}") from error
+    notes = ["the last line was cut off and left out"] if torn else []
+    if tally.damaged:
+        notes.append(f"damaged lines that were left out: {tally.damaged}")
+    return tally, notes
 
 
 def _lines(path: Path) -> Iterator[bytes]:
