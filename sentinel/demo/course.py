@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from sentinel.demo import verbs
@@ -102,7 +102,7 @@ class Stage:
     assets: Assets
     cluster: Cluster
     audience: Audience
-    endpoint: str | None = field(default=None)
+    endpoint: str | None = None
 
     def run(self, settings: RunSettings) -> Run:
         """Run verl and say how it goes."""
@@ -128,24 +128,32 @@ class Stage:
                 "SENTINEL_ORDERS": str(orders),
             },
         )
-        # Another attention kernel and another split: how far two healthy runs part.
+        # Another attention kernel and another split: how far two healthy runs part. verl's own metric file is enough.
         twin = replace(
             reference,
             name="twin",
             attention="sdpa",
             micro_batches=2,
-            environment={"SENTINEL_RECORD": str(places.recordings / "twin.jsonl")},
+            environment={},
         )
         for settings, remark in ((reference, "rollouts, metrics and golden dumps"), (twin, "the floor of a replay")):
             run = self.run(settings)
             self.audience.ended(settings.name, run.seconds, remark)
-        self._bundle()
+        self._bundle(run)
 
-    def _bundle(self) -> None:
+    def start_daemon(self) -> None:
+        """The daemon, before any watched run: it gets no run's environment."""
+        words = ("up", "--config", str(self.places.settings))
+        self.audience.command(words)
+        self.endpoint = verbs.ask(words, self.cluster.environment(), fine=(0,))["endpoint"]
+        if self.endpoint is None:
+            raise DemoError("Sentinel's daemon serves no endpoint here; see `sentinel status`")
+
+    def _bundle(self, twin: Run) -> None:
         places = self.places
         self._verb(
             "baseline", "record", str(places.recordings / "reference.jsonl"),
-            "--twin", str(places.recordings / "twin.jsonl"), "--rollouts", str(places.rollouts),
+            "--twin", str(twin.metrics_file), "--rollouts", str(places.rollouts),
             "--model", str(self.assets.model), "--name", "reference", "-o", str(places.bundle),
         )  # fmt: skip
         places.settings.write_text(
@@ -173,8 +181,6 @@ class Stage:
 
     def _incidents(self, run: str) -> list[Mapping[str, Any]]:
         """The incidents of a run, once their evidence is in or has been waited for long enough."""
-        if self.endpoint is None:
-            self.endpoint = verbs.ask(["status"], self.cluster.environment())["endpoint"]
         until = time.monotonic() + SETTLE_SECONDS
         while True:
             rows = self._get(f"incidents?run={run}")["incidents"]
@@ -241,6 +247,7 @@ def play(
     with private_cluster() as cluster:
         stage = Stage(places=places, assets=assets, cluster=cluster, audience=audience)
         stage.record()
+        stage.start_daemon()
         for scenario in scenarios:
             outcome = stage.watch(scenario)
             audience.outcome(outcome)
@@ -250,4 +257,5 @@ def play(
         )
         if hold is not None:
             hold(finished)
+        verbs.call(["down"], cluster.environment(), fine=(0, 1))
     return finished
