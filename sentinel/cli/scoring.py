@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A corpus judged by the live engine and by the reference detectors, several processes at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+import numpy as np
+
+from sentinel.core.detect.evaluate import Alarm, Outcome, Row, score
+from sentinel.core.detect.references import RULES, Rule, Series
+from sentinel.core.detect.sweep import Point, ScoredRun, curve
+from sentinel.core.engine import Engine, EngineSettings
+from sentinel.daemon.house import load_catalogue
+from sentinel.records import IncidentChanged, Reading, Reference, StepReported
+from sentinel.storage.corpus import Corpus, CorpusGroup, CorpusRun
+
+CHUNK = 12
+"""Runs that one process judges at a time."""
+UNWATCHED = ("timing_s/", "perf/", "training/global_step", "training/epoch")
+"""Columns that no reference detector is shown."""
+NO_TRAINER = "a corpus is judged: no trainer is attached that could dump a step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is judged, and against how much of each reference."""
+
+    regime: str | None = None
+    twins: bool = True
+    seeds: int | None = None
+    """So many seeds of each reference; None: all."""
+    jobs: int = 0
+    """Processes; 0: one per CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceScore:
+    """One reference detector: at its published threshold, and at all of them."""
+
+    rule: Rule
+    outcomes: tuple[Outcome, ...]
+    rows: tuple[Row, ...]
+    curves: dict[str, tuple[Point, ...]]
+    """By regime; empty where the rule has no threshold to choose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The whole answer."""
+
+    split: str
+    outcomes: tuple[Outcome, ...]
+    rows: tuple[Row, ...]
+    references: tuple[ReferenceScore, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One run: the engine's outcome, and each rule's score per step."""
+
+    outcome: Outcome
+    scores: tuple[np.ndarray, ...]
+
+
+def evaluate(corpus: Corpus, options: Options, says: Callable[[str], None] = lambda _: None) -> Evaluation:
+    """Judge every clean and faulty run of the corpus."""
+    jobs = list(_jobs(corpus, options))
+    judged: dict[int, list[Judged]] = {}
+    workers = min(options.jobs or os.cpu_count() or 1, max(1, len(jobs)))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(judge, *job): number for number, job in enumerate(jobs)}
+        for done, future in enumerate(as_completed(futures), 1):
+            judged[futures[future]] = future.result()
+            says(f"{done} of {len(jobs)} parts of the corpus judged")
+        everything = [one for number in sorted(judged) for one in judged[number]]
+    says("scoring the reference detectors")
+    outcomes = tuple(one.outcome for one in everything)
+    references = tuple(_reference_score(number, rule, everything) for number, rule in enumerate(RULES))
+    return Evaluation(split=corpus.split, outcomes=outcomes, rows=score(outcomes), references=references)
+
+
+def _jobs(corpus: Corpus, options: Options) -> Iterator[tuple[str, Reference, tuple[CorpusRun, ...]]]:
+    for group in corpus.groups:
+        if options.regime in {None, group.regime}:
+            reference = limited(group, options)
+            for first in range(0, len(group.judged), CHUNK):
+                yield group.id, reference, group.judged[first : first + CHUNK]
+
+
+def limited(group: CorpusGroup, options: Options) -> Reference:
+    """The group's reference with as many seeds and twins as the options leave it."""
+    seeds = [run for run in group.reference.runs if not run.twin][: options.seeds]
+    twins = [run for run in group.reference.runs if run.twin and options.twins]
+    return replace(group.reference, runs=(*seeds, *twins))
+
+
+def judge(name: str, reference: Reference, runs: Sequence[CorpusRun]) -> list[Judged]:
+    """The engine as `sentinel replay` and the daemon run it, and every rule, on runs of one group."""
+    plain = EngineSettings()
+    settings = replace(plain, capture=replace(plain.capture, enabled=False, why_not=NO_TRAINER))
+    engine = Engine(settings, load_catalogue())
+    baseline = _middle([_series(run.readings) for run in reference.runs if not run.twin])
+    judged = []
+    for run in runs:
+        state, alarms = engine.initial(name, reference), []
+        for reading in run.readings:
+            event = StepReported(step=reading.step, values=reading.metrics, kind=reading.kind)
+            state, effects = engine.advance(state, event)
+            alarms += [_alarm(effect, reading.step) for effect in effects if _opened(effect)]
+        series = _series(run.readings)
+        outcome = Outcome(run=run.id, regime=run.regime, steps=len(run.readings), fault=run.fault, alarms=tuple(alarms))
+        judged.append(Judged(outcome=outcome, scores=tuple(rule.scores(series, baseline) for rule in RULES)))
+    return judged
+
+
+def _opened(effect: object) -> bool:
+    return isinstance(effect, IncidentChanged) and effect.change == "opened"
+
+
+def _alarm(effect: object, step: int) -> Alarm:
+    """The incident as it opened. It counts from the step at which people hear of it, whatever step it dates itself to."""
+    assert isinstance(effect, IncidentChanged)
+    incident = effect.incident
+    others = [suspect.stage for suspect in incident.suspects if suspect.stage != incident.stage]
+    return Alarm(step=step, stages=(incident.stage, *others), because=incident.because)
+
+
+def _series(readings: Sequence[Reading]) -> Series:
+    metrics = sorted({key for reading in readings for key in reading.metrics if not key.startswith(UNWATCHED)})
+    rows = [[reading.metrics.get(key, np.nan) for key in metrics] for reading in readings]
+    always = [all(key in reading.metrics for reading in readings) for key in metrics]
+    kept = tuple(key for key, there in zip(metrics, always, strict=True) if there)
+    return Series(metrics=kept, values=np.array(rows, dtype=np.float64)[:, always])
+
+
+def _middle(runs: Sequence[Series]) -> Series:
+    """The mean of the seeds, step by step."""
+    steps = min(len(run.values) for run in runs)
+    return Series(metrics=runs[0].metrics, values=np.mean([run.values[:steps] for run in runs], axis=0))
+
+
+def _reference_score(number: int, rule: Rule, judged: Sequence[Judged]) -> ReferenceScore:
+    scored = [
+        ScoredRun(run=one.outcome.run, regime=one.outcome.regime, fault=one.outcome.fault, scores=one.scores[number])
+        for one in judged
+    ]
+    outcomes = tuple(run.outcome(rule.threshold) for run in scored)
+    curves = {}
+    if rule.swept:
+        for regime in dict.fromkeys(run.regime for run in scored):
+            curves[regime] = curve([run for run in scored if run.regime == regime])
+    return ReferenceScore(rule=rule, outcomes=outcomes, rows=score(outcomes), curves=curves)
