@@ -19,6 +19,9 @@ from sentinel.daemon.house import load_catalogue
 from sentinel.records import IncidentChanged, Reading, Reference, StepReported
 from sentinel.storage.corpus import Corpus, CorpusGroup, CorpusRun
 
+Job = tuple[str, Reference, tuple[CorpusRun, ...]]
+"""A group's name and reference, and some of its runs."""
+
 CHUNK = 12
 """Runs that one process judges at a time."""
 UNWATCHED = ("timing_s/", "perf/", "training/global_step", "training/epoch")
@@ -69,22 +72,28 @@ class Judged:
 
 def evaluate(corpus: Corpus, options: Options, says: Callable[[str], None] = lambda _: None) -> Evaluation:
     """Judge every clean and faulty run of the corpus."""
-    jobs = list(_jobs(corpus, options))
-    judged: dict[int, list[Judged]] = {}
-    workers = min(options.jobs or os.cpu_count() or 1, max(1, len(jobs)))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(judge, *job): number for number, job in enumerate(jobs)}
-        for done, future in enumerate(as_completed(futures), 1):
-            judged[futures[future]] = future.result()
-            says(f"{done} of {len(jobs)} parts of the corpus judged")
-        everything = [one for number in sorted(judged) for one in judged[number]]
+    everything = [one for part in _judged(list(_jobs(corpus, options)), options.jobs, says) for one in part]
     says("scoring the reference detectors")
     outcomes = tuple(one.outcome for one in everything)
     references = tuple(_reference_score(number, rule, everything) for number, rule in enumerate(RULES))
     return Evaluation(split=corpus.split, outcomes=outcomes, rows=score(outcomes), references=references)
 
 
-def _jobs(corpus: Corpus, options: Options) -> Iterator[tuple[str, Reference, tuple[CorpusRun, ...]]]:
+def _judged(jobs: Sequence[Job], processes: int, says: Callable[[str], None]) -> list[list[Judged]]:
+    """What `judge` says of each job, in their order."""
+    workers = min(processes or os.cpu_count() or 1, len(jobs))
+    if workers <= 1:
+        return [judge(*job) for job in jobs]
+    parts: dict[int, list[Judged]] = {}
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(judge, *job): number for number, job in enumerate(jobs)}
+        for done, future in enumerate(as_completed(futures), 1):
+            parts[futures[future]] = future.result()
+            says(f"{done} of {len(jobs)} parts of the corpus judged")
+    return [parts[number] for number in range(len(jobs))]
+
+
+def _jobs(corpus: Corpus, options: Options) -> Iterator[Job]:
     for group in corpus.groups:
         if options.regime in {None, group.regime}:
             reference = limited(group, options)
