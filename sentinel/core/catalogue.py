@@ -69,6 +69,9 @@ class Entry:
     natural: float = 1.0
     """Magnitude of what the metric is made of; scales the floor of rounding noise."""
     heavy: bool = False
+    """Decided by single tokens: isolated outliers are normal."""
+    bursty: bool = False
+    """Bursts in healthy runs, too: wider limits for single steps."""
     varies: bool = False
     unit: str = ""
     text: str = ""

@@ -49,6 +49,8 @@ class SeriesIndex:
     banded: Bools
     relative: Bools
     """Deviations are measured in shares of the baseline's value, and bands in logarithms."""
+    control: Bools
+    bursty: Bools
     heavy: Bools
     varies: Bools
     up: Bools
@@ -62,8 +64,14 @@ class SeriesIndex:
     ok: Floats
     """NaN where there is no limit."""
     bad: Floats
+    perfect: Floats
+    """What a self-consistent metric has when its two sides agree: 1 where low is bad, else 0."""
     first: Floats
     absurd: Floats
+    groups: tuple[str, ...]
+    """Evidence groups in order of first appearance; the first is the empty one."""
+    group: Integers
+    """Place of the row's group in `groups`."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -72,6 +80,8 @@ class SeriesIndex:
 def index_of(keys: tuple[str, ...], catalogue: Catalogue) -> SeriesIndex:
     """Columns for these keys, in this order."""
     entries = tuple(catalogue.entry(key) for key in keys)
+    groups = tuple(dict.fromkeys(("", *(entry.group for entry in entries))))
+    places = {group: place for place, group in enumerate(groups)}
 
     def flags(test: Any) -> Bools:
         return frozen(np.fromiter((test(entry) for entry in entries), dtype=np.bool_, count=len(entries)))
@@ -88,6 +98,8 @@ def index_of(keys: tuple[str, ...], catalogue: Catalogue) -> SeriesIndex:
         paired=flags(lambda entry: entry.metric_class in PAIRED),
         banded=flags(lambda entry: entry.metric_class in BANDED),
         relative=flags(lambda entry: entry.metric_class in {"close", "scale"}),
+        control=flags(lambda entry: entry.metric_class == "control"),
+        bursty=flags(lambda entry: entry.bursty or entry.metric_class == "scale"),
         heavy=flags(lambda entry: entry.heavy),
         varies=flags(lambda entry: entry.varies),
         up=flags(lambda entry: entry.direction in {"both", "up"}),
@@ -98,8 +110,11 @@ def index_of(keys: tuple[str, ...], catalogue: Catalogue) -> SeriesIndex:
         natural=numbers(lambda entry: entry.natural),
         ok=numbers(lambda entry: np.nan if entry.ok is None else entry.ok),
         bad=numbers(lambda entry: np.nan if entry.bad is None else entry.bad),
+        perfect=numbers(lambda entry: 1.0 if entry.direction == "down" else 0.0),
         first=numbers(lambda entry: np.nan if entry.first is None else entry.first),
         absurd=numbers(lambda entry: entry.absurd),
+        groups=groups,
+        group=frozen(np.fromiter((places[entry.group] for entry in entries), dtype=np.int64, count=len(entries))),
     )
 
 
@@ -122,14 +137,14 @@ class SeriesFrame:
 def framed(step: int, values: Mapping[str, float], index: SeriesIndex, catalogue: Catalogue) -> SeriesFrame:
     """The step as arrays; keys that are new get rows of their own at the end."""
     rows = index.rows
-    new = tuple(key for key in values if key not in rows)
-    if new:
+    if not rows.keys() >= values.keys():
+        new = tuple(key for key in values if key not in rows)
         index = index_of(index.keys + new, catalogue)
         rows = index.rows
     column = np.full(len(index), np.nan)
     present = np.zeros(len(index), dtype=np.bool_)
     if values:
-        where = np.fromiter((rows[key] for key in values), dtype=np.int64, count=len(values))
+        where = np.fromiter(map(rows.__getitem__, values), dtype=np.int64, count=len(values))
         column[where] = np.fromiter(values.values(), dtype=np.float64, count=len(values))
         present[where] = True
     return SeriesFrame(step=step, index=index, values=frozen(column), present=frozen(present))

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from sentinel.core.compare import Look
 from sentinel.core.signatures import (
     FIRST_NOT_FINITE,
@@ -44,12 +46,15 @@ def evidence_of(look: Look, findings: tuple[Finding, ...]) -> dict[str, float]:
 
     The group `SUDDEN` has moved when a finding is of this step alone, and held when all of them are of shifts that stayed.
     """
-    out: dict[str, float] = {}
     frame = look.frame
-    for row, entry in enumerate(frame.index.entries):
-        ratio = float(look.ratio[row]) * (HEAVY if entry.heavy else 1.0)
-        if entry.group and not math.isnan(ratio):
-            out[entry.group] = max(out.get(entry.group, 0.0), ratio)
+    index = frame.index
+    furthest = np.full(len(index.groups), np.nan)
+    np.fmax.at(furthest, index.group, look.ratio * np.where(index.heavy, HEAVY, 1.0))
+    out = {
+        group: float(ratio)
+        for group, ratio in zip(index.groups, furthest, strict=True)
+        if group and not math.isnan(ratio)
+    }
     for finding in findings:
         group = (
             frame.index.entries[frame.index.rows[finding.metric]].group if finding.metric in frame.index.rows else ""

@@ -7,7 +7,6 @@ written in place. Rows of older steps may be shorter, because series were added 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,11 +44,18 @@ def series(past: Past, rows: np.ndarray) -> Floats:
 
 
 def median(values: Floats, axis: int = 0) -> Floats:
-    """Median along an axis, NaN and infinities left out; NaN where nothing is left."""
-    clean = np.where(np.isfinite(values), values, np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmedian(clean, axis=axis), dtype=np.float64)
+    """Median along an axis, NaN and infinities left out; NaN where nothing is left.
+
+    (numpy's nanmedian walks large arrays slice by slice in Python.)
+    """
+    finite = np.isfinite(values)
+    ordered = np.sort(np.where(finite, values, np.nan), axis=axis)
+    count = np.expand_dims(finite.sum(axis=axis), axis)
+    low = np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=axis)
+    high = np.take_along_axis(ordered, np.minimum(count // 2, values.shape[axis] - 1), axis=axis)
+    # Halves first: the sum of two large numbers may not be finite.
+    middle = np.where(count > 0, 0.5 * low + 0.5 * high, np.nan)
+    return np.asarray(np.squeeze(middle, axis=axis), dtype=np.float64)
 
 
 def spread(values: Floats, centre: Floats, axis: int = 0) -> Floats:

@@ -21,6 +21,7 @@ SMOOTH = 2
 """Steps to each side over which the centre is smoothed (5 in all); `LONE_SMOOTH` for a single seed."""
 LONE_SMOOTH = 5
 POOL = 10
+POOL_STEP = 3
 """Steps to each side over which the scale is pooled."""
 LONE_FACTOR = 2.5
 """Widening with one seed: two identical runs differ by 4 % in reward (verl issue 626), more than one run's own scatter tells."""
@@ -33,8 +34,10 @@ CUSUM_LIMIT = 12.0
 """Height of the CUSUM's limit, at least: for normal residuals one alarm in about a million series-steps."""
 CUSUM_CLIP = 4.0
 """A single residual adds at most this much, so that one outlier is a spike and no drift."""
-WIDER = 1.4
+WIDER = 2.0
 """Thresholds stand this factor above the highest score of a seed against the others."""
+BURSTY = 1.75
+"""Widening for metrics that burst in healthy runs: 400 quiet steps do not show the largest burst."""
 REL_FLOOR = 0.01
 """Scale, at least, as a share of the centre (in logarithms: absolute)."""
 
@@ -73,8 +76,8 @@ def learn_bands(baseline: Baseline) -> FreeBands:
         centre=frozen(centre),
         scale=frozen(scale),
         phi=frozen(phi),
-        spike=frozen(np.maximum(SPIKE, WIDER * spikes)),
-        cusum=frozen(np.maximum(CUSUM_LIMIT, WIDER * sums)),
+        spike=frozen(np.maximum(SPIKE, WIDER * spikes) * np.where(index.bursty, BURSTY, 1.0)),
+        cusum=frozen(np.maximum(CUSUM_LIMIT, WIDER * sums) * np.where(index.bursty, BURSTY, 1.0)),
         seeds=len(seeds),
     )
 
@@ -107,7 +110,7 @@ def _centre(seeds: Floats) -> Floats:
     """Median of the seeds, smoothed; steps without data take the nearest earlier one."""
     lone = len(seeds) == 1
     middle = median(seeds, axis=0)
-    smooth = np.stack([median(line, axis=0) for line in _windows(middle[None], LONE_SMOOTH if lone else SMOOTH)])
+    smooth = median(_windows(middle[None], LONE_SMOOTH if lone else SMOOTH), axis=1)
     return _filled(np.where(np.isfinite(smooth), smooth, middle))
 
 
@@ -123,7 +126,7 @@ def _filled(course: Floats) -> Floats:
 def _scale(seeds: Floats, centre: Floats, index: SeriesIndex, log: Bools) -> Floats:
     lone = len(seeds) == 1
     residuals = np.abs(seeds - centre)
-    local = MAD_TO_SIGMA * np.stack([median(line, axis=0) for line in _windows(residuals, POOL)])
+    local = MAD_TO_SIGMA * _pooled(residuals)
     whole = MAD_TO_SIGMA * median(residuals.reshape(-1, residuals.shape[-1]), axis=0)
     # The median of few seeds sits on the data: residuals around it are too small.
     few = LONE_FACTOR if lone else float(np.sqrt(len(seeds) / max(len(seeds) - 1, 1)))
@@ -133,6 +136,14 @@ def _scale(seeds: Floats, centre: Floats, index: SeriesIndex, log: Bools) -> Flo
         floor = np.maximum(floor, LONE_REL * magnitude)
     scale = few * np.fmax(np.nan_to_num(local), 0.5 * np.nan_to_num(whole))
     return np.asarray(np.maximum(np.maximum(scale, floor), np.finfo(np.float64).tiny * 1e10), dtype=np.float64)
+
+
+def _pooled(residuals: Floats) -> Floats:
+    """Median over seeds and +-POOL steps, looked up at every POOL_STEP-th step and held in between."""
+    places = np.arange(0, residuals.shape[1], POOL_STEP)
+    windows = [residuals[:, max(0, place - POOL) : place + POOL + 1] for place in places]
+    values = np.stack([median(window.reshape(-1, window.shape[-1]), axis=0) for window in windows])
+    return np.asarray(np.repeat(values, POOL_STEP, axis=0)[: residuals.shape[1]], dtype=np.float64)
 
 
 def _phi(residuals: Floats) -> Floats:

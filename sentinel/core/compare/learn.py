@@ -31,6 +31,8 @@ class Baseline:
     """(twins, steps, series)."""
     present: Floats
     """(series,): share of the seeds' own steps that have the metric."""
+    furthest: Floats
+    """(series,): largest distance from perfect agreement in any seed; 0 where there is no data."""
     not_finite: Bools
     """(steps, series): some seed or twin is NaN or infinite there."""
     resolution: float
@@ -68,6 +70,7 @@ def learn(reference: Reference, catalogue: Catalogue) -> Baseline | None:
         seeds=frozen(cells),
         twins=frozen(np.array([_grid(run, index, line) for run in twins]).reshape(len(twins), len(steps), len(keys))),
         present=frozen(_shares(seeds, index)),
+        furthest=frozen(np.nan_to_num(np.abs(cells - index.perfect), nan=0.0).max(axis=(0, 1))),
         not_finite=frozen(_not_finite((*seeds, *twins), index, line)),
         resolution=max(resolutions, default=0.0),
         rollout_steps=frozenset(reference.rollout_steps),

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this run a replay of recorded rollouts, and of which reference run? Recognised from metrics that sampling would change.
+"""Is this run a replay of recorded rollouts, and of which reference run? Recognised from what sampling would change.
 
-Evidence per step and reference run, in bans (log10 of the odds for a replay):
-the mean response length and score, and the rollout engine's own perplexity. Equal values that never vary say nothing.
+Evidence per reference run, in bans (log10 of the odds for a replay):
+- the rollout engine's own perplexity is equal: the recorded log-probs are used, no chance does that;
+- all lengths are equal, all scores are equal: as unlikely as the baseline's own runs and steps agree by chance in their means;
+- a length differs: no replay. A score differs: a free run, or a replay with another reward, so it counts once.
 Prompts are left out: they are equal in free runs of one recipe too.
 """
 
@@ -17,26 +19,18 @@ from sentinel.core.frames import Floats, SeriesFrame
 
 EQUAL = 1e-6
 """Relative difference up to which two numbers count as equal: a sum in another order (verl V1 replays: 1e-7)."""
-
-WEIGHTS = (
-    ("rollout_corr/rollout_log_ppl", 6.0, 0.0),
-    ("rollout_corr/rollout_ppl", 6.0, 0.0),
-    ("response_length/mean", 4.0, -6.0),
-    ("critic/score/mean", 1.5, -2.0),
-    ("global_seqlen/mean", 1.0, -2.0),
-    ("completions/mean_length", 4.0, -6.0),
-    ("reward", 1.5, -2.0),
-    ("rollout/response_len/mean", 4.0, -6.0),
-    ("rollout/raw_reward", 1.5, -2.0),
-)
-"""Key, bans for a replay when it is equal at a step, bans when it differs. A score's mean may agree by chance, and differ by a fault
-of the reward; a perplexity does not agree by chance, and may be computed anew in a replay."""
+ENGINE = ("rollout_corr/rollout_log_ppl", "rollout_corr/rollout_ppl")
+ENGINE_BANS = 6.0
+LENGTHS, SCORES = "length", "score"
+"""Evidence groups of the catalogue."""
+LENGTH_DIFFERS = -6.0
+SCORE_DIFFERS = -2.0
 SURE = 2.0
 """Bans at which a regime is decided: odds of 100 to 1."""
-PATIENCE = 3
+FIRM = 4.0
+"""Bans from which on differences are faults, not another regime."""
+PATIENCE = 6
 """Steps without a decision after which a run counts as free; at once where it shares no telling metric with the baseline."""
-FIRM = 12.0
-"""Bans beyond which evidence is not counted, so that a run that stops replaying is noticed."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +40,15 @@ class Recognition:
     wanted: str
     """auto, replayed or free."""
     bans: tuple[float, ...] = ()
-    """Per seed."""
+    """Per seed, without what differing scores say."""
+    scores: tuple[bool, ...] = ()
+    """Per seed: some score differed."""
     regime: str = "unknown"
     """unknown, replayed, free."""
     seed: int = 0
     """Reference run that is replayed."""
     undecided: int = 0
-    """Steps that told nothing."""
+    """Steps looked at without a decision."""
     firm: bool = False
     """The evidence for a replay was overwhelming: later differences are faults, not another regime."""
 
@@ -60,44 +56,70 @@ class Recognition:
 def recognise(known: Recognition, frame: SeriesFrame, baseline: Baseline) -> Recognition:
     """Add one step's evidence."""
     place = baseline.line.get(frame.step)
+    if known.wanted == "free":
+        return replace(known, regime="free")
+    if place is None or known.firm:
+        return known
     seeds = len(baseline.seeds)
-    bans = np.array(known.bans or (0.0,) * seeds)
-    if place is None or (known.regime == "free" and known.wanted == "free"):
-        return replace(known, bans=tuple(bans), regime=known.wanted if known.wanted != "auto" else known.regime)
-    told = False
-    for key, equal, other in WEIGHTS:
-        row = baseline.index.rows.get(key)
-        if row is None or not np.isfinite(frame.values[row]):
-            continue
-        told = True
-        bans += _bans(frame.values[row], baseline.seeds[:, place, row], baseline.seeds[:, :, row], (equal, other))
-    bans = np.clip(bans, -FIRM, FIRM)
-    undecided = known.undecided + (1 if told else PATIENCE)
-    return _decided(replace(known, bans=tuple(bans.tolist()), undecided=undecided))
+    bans, scores = np.array(known.bans or (0.0,) * seeds), np.array(known.scores or (False,) * seeds)
+    engine, _ = _equal(frame, baseline, place, ENGINE)
+    length, telling = _equal(frame, baseline, place, _keys(baseline, LENGTHS))
+    score, scored = _equal(frame, baseline, place, _keys(baseline, SCORES))
+    for equal, group in ((length, LENGTHS), (score, SCORES)):
+        bans += np.where(equal == 1, _surprise(baseline, group), 0.0)
+    bans += np.where(engine == 1, ENGINE_BANS, 0.0) + np.where(length == -1, LENGTH_DIFFERS, 0.0)
+    scores |= score == -1
+    undecided = known.undecided + (1 if telling or scored else PATIENCE)
+    kept = replace(
+        known, bans=tuple(np.clip(bans, -20, 20).tolist()), scores=tuple(scores.tolist()), undecided=undecided
+    )
+    return _decided(kept)
 
 
-def _bans(value: float, expected: Floats, course: Floats, weights: tuple[float, float]) -> Floats:
-    """Evidence of one metric for each seed; 0 where the seed lacks it or where it never varies."""
-    known = np.isfinite(expected)
-    equal = np.abs(value - expected) <= EQUAL * np.abs(expected)
-    finite = course[np.isfinite(course)]
-    varies = finite.size > 1 and bool(np.ptp(finite) > EQUAL * np.abs(finite).max())
-    single = finite.size == 1
-    gain = weights[0] if varies or (single and weights[0] > 2.0) else 0.0
-    return np.where(known, np.where(equal, gain, weights[1]), 0.0)
+def _keys(baseline: Baseline, group: str) -> tuple[str, ...]:
+    entries = zip(baseline.index.keys, baseline.index.entries, strict=True)
+    return tuple(key for key, entry in entries if entry.group == group and entry.metric_class == "exact")
+
+
+def _equal(frame: SeriesFrame, baseline: Baseline, place: int, keys: tuple[str, ...]) -> tuple[Floats, bool]:
+    """Per seed: 1 when all of the keys that both sides have are equal, -1 when one differs, 0 when there are none."""
+    rows = np.array([baseline.index.rows[key] for key in keys if key in baseline.index.rows], dtype=np.int64)
+    expected, values = baseline.seeds[:, place, rows], frame.values[rows]
+    both = np.isfinite(expected) & np.isfinite(values)
+    differs = both & (np.abs(values - expected) > EQUAL * np.maximum(np.abs(expected), EQUAL) + baseline.resolution)
+    told = np.where(differs.any(axis=1), -1.0, np.where(both.any(axis=1), 1.0, 0.0))
+    return told, bool(both.any())
+
+
+def _surprise(baseline: Baseline, group: str) -> float:
+    """Bans of equality: how rarely two different cells of the baseline agree in all means of the group, less the number of seeds."""
+    rows = [baseline.index.rows[key] for key in _keys(baseline, group) if "max" not in key and "min" not in key]
+    if not rows:
+        return 0.0
+    cells = baseline.seeds[:, :, rows].reshape(-1, len(rows))
+    cells = cells[np.isfinite(cells).all(axis=1)][:SAMPLE]
+    if len(cells) < 2:
+        return 0.0
+    near = np.abs(cells[:, None] - cells[None, :]) <= EQUAL * np.maximum(np.abs(cells[None, :]), EQUAL)
+    pairs = len(cells) * (len(cells) - 1)
+    agree = float(near.all(axis=2).sum() - len(cells))
+    return max(0.0, -float(np.log10((agree + 1.0) / (pairs + 2.0) * len(baseline.seeds))))
+
+
+SAMPLE = 200
+"""Cells looked at for chance agreement."""
 
 
 def _decided(known: Recognition) -> Recognition:
-    if known.wanted == "free":
-        return replace(known, regime="free")
-    best = int(np.argmax(known.bans)) if known.bans else 0
-    most = known.bans[best] if known.bans else 0.0
-    if known.firm:
-        return known
+    total = [
+        bans + (SCORE_DIFFERS if differed else 0.0) for bans, differed in zip(known.bans, known.scores, strict=True)
+    ]
+    best = int(np.argmax(total)) if total else 0
+    most = total[best] if total else 0.0
     if known.wanted == "replayed":
         return replace(known, regime="replayed", seed=best, firm=True)
     if most >= SURE:
-        return replace(known, regime="replayed", seed=best, firm=most >= 3 * SURE)
+        return replace(known, regime="replayed", seed=best, firm=most >= FIRM)
     if most <= -SURE or (known.regime == "unknown" and known.undecided >= PATIENCE):
         return replace(known, regime="free", seed=best)
     return known

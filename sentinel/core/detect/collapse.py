@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policy stopped being one: entropy gone, text that no longer ends, gradients of exactly zero that zero advantage does not explain.
 
-Needs no baseline; where one speaks for the metric, it does the judging instead. Each must hold on 3 steps in a row.
+Needs no baseline; where one speaks for the metric, it does the judging instead. Entropy and length must hold on 3 steps in a row; a
+gradient of exactly zero is no accident.
 Misses on purpose: runs that are so from their first step (a baseline or the limits tell), and slow declines.
 """
 
@@ -72,32 +73,39 @@ class CollapseDetector:
             endless=state.endless + 1 if endless else 0,
             dead=state.dead + 1 if dead else 0,
         )
-        found = []
-        if state.flat == IN_A_ROW and not _judged(look, ENTROPY):
-            found.append(
-                _finding(
-                    frame,
-                    ENTROPY,
-                    entropy,
-                    Band(ENTROPY_SHARE * state.entropy, np.inf),
-                    f"it began at {brief(state.entropy)}",
-                )
-            )
-        if state.endless == IN_A_ROW and not _judged(look, CLIP_RATIO):
-            found.append(
-                _finding(
-                    frame,
-                    CLIP_RATIO,
-                    clipped,
-                    Band(-np.inf, CLIPPED),
-                    f"it began at {brief(state.clip_ratio)}: text no longer ends",
-                )
-            )
-        if state.dead == IN_A_ROW and not _judged(look, GRAD_NORM):
-            found.append(
-                _finding(frame, GRAD_NORM, gradient, Band(0.0, np.inf), "although there are advantages to learn from")
-            )
-        return state, tuple(found)
+        signs = (
+            _Sign(
+                ENTROPY,
+                entropy,
+                state.flat,
+                IN_A_ROW,
+                Band(ENTROPY_SHARE * state.entropy, np.inf),
+                f"it began at {brief(state.entropy)}",
+            ),
+            _Sign(
+                CLIP_RATIO,
+                clipped,
+                state.endless,
+                IN_A_ROW,
+                Band(-np.inf, CLIPPED),
+                f"it began at {brief(state.clip_ratio)}: text no longer ends",
+            ),
+            _Sign(GRAD_NORM, gradient, state.dead, 1, Band(0.0, np.inf), "although there are advantages to learn from"),
+        )
+        return state, tuple(
+            _finding(frame, sign) for sign in signs if sign.steps >= sign.least and not _judged(look, sign.key)
+        )
+
+
+@dataclass(frozen=True)
+class _Sign:
+    key: str
+    value: float
+    steps: int
+    """Steps in a row that showed it."""
+    least: int
+    expected: Band
+    why: str
 
 
 def _value(frame: SeriesFrame, key: str) -> float:
@@ -114,15 +122,16 @@ def _judged(look: Look, key: str) -> bool:
     return bool(np.isfinite(look.ratio[look.frame.index.rows[key]]))
 
 
-def _finding(frame: SeriesFrame, key: str, value: float, expected: Band, why: str) -> Finding:
+def _finding(frame: SeriesFrame, sign: _Sign) -> Finding:
+    lasted = "" if sign.steps == 1 else f" for {sign.steps} steps"
     return Finding(
         detector="collapse",
-        metric=key,
+        metric=sign.key,
         step=frame.step,
-        value=value,
-        expected=expected,
-        because=f"{key} has been at {brief(value)} for {IN_A_ROW} steps up to step {frame.step}; {why}.",
-        stage="rollout" if key == CLIP_RATIO else "actor_update",
+        value=sign.value,
+        expected=sign.expected,
+        because=f"{sign.key} is {brief(sign.value)} at step {frame.step}{lasted}; {sign.why}.",
+        stage="rollout" if sign.key == CLIP_RATIO else "actor_update",
         kind="collapse",
         score=2.0,
     )

@@ -30,7 +30,7 @@ FADE = 0.8
 """A series' largest ratio so far is forgotten by this factor a step."""
 HEAVY = 2.0
 BURSTY = 1.5
-"""Gradient norms burst in healthy runs too."""
+"""Metrics that burst in healthy runs too count for two thirds at a single step."""
 RELEARN = 2
 """Steps after a parting that are looked at only to learn the new course."""
 PARTED = 5.0
@@ -76,7 +76,7 @@ class DepartureDetector:
             lately=grown(state.lately, rows, np.inf),
             recent=grown(state.recent, rows, np.nan),
         )
-        weight = np.where(index.heavy, HEAVY, np.where(_bursty(look), BURSTY, 1.0))
+        weight = np.where(index.heavy, HEAVY, np.where(index.bursty, BURSTY, 1.0))
         ratio = np.where(index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0) / weight
         lasting = np.where(index.paired, _lasting(state, look), 0.0) / np.where(index.heavy, HEAVY, 1.0)
         if state.since is None:
@@ -99,11 +99,6 @@ def parted(state: DepartureState, step: int) -> DepartureState:
         recent=frozen(np.full_like(state.recent, np.nan)),
         since=step,
     )
-
-
-def _bursty(look: Look) -> Bools:
-    entries = look.frame.index.entries
-    return np.fromiter((entry.metric_class == "scale" for entry in entries), dtype=np.bool_, count=len(entries))
 
 
 def _lasting(state: DepartureState, look: Look) -> Floats:

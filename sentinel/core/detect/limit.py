@@ -14,7 +14,7 @@ import numpy as np
 
 from sentinel.core.compare import Look
 from sentinel.core.detect.base import brief, strongest
-from sentinel.core.frames import Bools, Floats, frozen, grown
+from sentinel.core.frames import Floats, frozen, grown
 from sentinel.records import Band, Finding
 
 AT_ONCE = 5.0
@@ -61,15 +61,13 @@ class LimitDetector:
 def _distance(look: Look) -> tuple[Floats, Floats]:
     """How far out, in units of the limit's own distance from perfect agreement, and the limit itself; NaN without one."""
     index, values = look.frame.index, look.frame.values
-    perfect = np.where(index.bad < np.nan_to_num(index.ok, nan=-np.inf), 1.0, 0.0)
+    perfect = index.perfect
     reach = np.abs(index.bad - perfect)
-    off = np.abs(values - perfect)
     if look.baseline is not None:
-        known = len(look.baseline.index)
-        seeds = np.nan_to_num(np.abs(look.baseline.seeds - perfect[:known])).max(axis=(0, 1))
-        reach[:known] = np.fmax(reach[:known], np.where(np.isnan(reach[:known]), np.nan, ABOVE_BASELINE * seeds))
-    side: Bools = np.where(perfect == 1.0, values < perfect, True)
-    return np.where(side, off / reach, np.nan), np.where(perfect == 1.0, perfect - reach, perfect + reach)
+        furthest = ABOVE_BASELINE * look.baseline.furthest
+        reach[: len(furthest)] = np.maximum(reach[: len(furthest)], furthest)  # keeps NaN: no limit
+    off = np.where((perfect == 1.0) & (values >= perfect), 0.0, np.abs(values - perfect))
+    return off / reach, np.where(perfect == 1.0, perfect - reach, perfect + reach)
 
 
 def _inconsistent(look: Look, row: int, limit: float, distance: float) -> Finding:

@@ -45,9 +45,7 @@ class MismatchDetector:
 def _settings(look: Look) -> Bools:
     """Settings that leave their schedule: beyond the tolerance in a replay, beyond every seed in a free run."""
     frame = look.frame
-    control = np.fromiter(
-        (entry.metric_class == "control" for entry in frame.index.entries), dtype=np.bool_, count=len(frame.values)
-    )
+    control = frame.index.control
     baseline = look.baseline
     place = None if baseline is None else baseline.line.get(frame.step)
     if baseline is None or place is None or not control.any():

@@ -122,8 +122,9 @@ def _update_skipped(look: Look) -> bool:
 def _file(state: WatchState, look: Look, findings: tuple[Finding, ...], settings: EngineSettings) -> Outcome:
     """Findings into incidents, and incidents into orders."""
     step = look.frame.step
-    suspects = _suspects(look, findings) if findings else ()
-    docket, changes = filed(state.docket, state.run, step, findings, suspects, settings=settings.incidents)
+    docket, changes = filed(
+        state.docket, state.run, step, findings, lambda: _suspects(look, findings), settings=settings.incidents
+    )
     state = replace(state, docket=docket)
     effects: tuple[Effect, ...] = tuple(IncidentChanged(change.incident, change.change) for change in changes)
     state, more = ask_for_captures(state, step, settings)

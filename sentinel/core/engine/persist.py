@@ -36,6 +36,7 @@ def to_plain(state: WatchState) -> dict[str, object]:
         "recognition": {
             "wanted": recognition.wanted,
             "bans": list(recognition.bans),
+            "scores": list(recognition.scores),
             "regime": recognition.regime,
             "seed": recognition.seed,
             "undecided": recognition.undecided,
@@ -76,7 +77,9 @@ def from_plain(plain: Mapping[str, Any], reference: Reference | None) -> WatchSt
     return WatchState(
         run=plain["run"],
         reference=reference,
-        recognition=Recognition(**{**recognition, "bans": tuple(recognition["bans"])}),
+        recognition=Recognition(
+            **{**recognition, "bans": tuple(recognition["bans"]), "scores": tuple(recognition["scores"])}
+        ),
         keys=tuple(plain["keys"]),
         memory={name: _memory_from_plain(name, kept) for name, kept in plain["memory"].items() if name in DETECTORS},
         past=tuple(

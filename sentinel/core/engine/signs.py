@@ -73,7 +73,9 @@ def on_said(state: WatchState, event: WorkerSaid, settings: EngineSettings) -> O
 
 
 def _filed(state: WatchState, finding: Finding, suspect: Suspect, settings: EngineSettings) -> Outcome:
-    docket, changes = filed(state.docket, state.run, finding.step, (finding,), (suspect,), settings=settings.incidents)
+    docket, changes = filed(
+        state.docket, state.run, finding.step, (finding,), lambda: (suspect,), settings=settings.incidents
+    )
     effects: tuple[Effect, ...] = tuple(IncidentChanged(change.incident, change.change) for change in changes)
     state, more = ask_for_captures(replace(state, docket=docket), finding.step, settings)
     return state, (*effects, *more)

@@ -59,7 +59,7 @@ def arrival(state: WatchState, event: StepReported) -> Arrival:
 def numbers(event: StepReported) -> tuple[Mapping[str, float], tuple[str, ...]]:
     """The values that are numbers, and the keys of those that are not."""
     values = event.values
-    if all(type(value) is float for value in values.values()):
+    if set(map(type, values.values())) <= {float}:
         return values, event.unreadable
     clean = {str(key): _number(value) for key, value in values.items()}
     bad = (key for key, value in clean.items() if value is None)

@@ -7,7 +7,7 @@ metric by N+1 (NaN in the update garbles the next rollouts). Only a first NaN op
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sentinel.records import UNKNOWN_STAGE, Finding, Incident, Suspect
@@ -60,16 +60,19 @@ def filed(
     run: str,
     step: int,
     findings: Sequence[Finding],
-    suspects: Sequence[Suspect],
+    suspects: Callable[[], Sequence[Suspect]],
     *,
     settings: IncidentSettings,
 ) -> tuple[Docket, tuple[Change, ...]]:
-    """Sort one step's findings into the docket and close what has been quiet for long enough."""
+    """Sort one step's findings into the docket and close what has been quiet for long enough.
+
+    `suspects` is asked only when an incident is opened.
+    """
     if not findings:
         return _passed(docket, step, None, settings)
     home = _home(docket, step, findings, settings)
     if home is None:
-        incident = _opened(f"{run}:{len(docket) + 1}", run, step, findings, suspects)
+        incident = _opened(f"{run}:{len(docket) + 1}", run, step, findings, suspects())
         docket, changes = _passed(docket, step, None, settings)
         return (*docket, Tracked(incident)), (*changes, Change(incident, "opened"))
     grown, change = _merged(docket[home], step, findings)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentinel.core.triage.deviation import Deviations
+from sentinel.core.triage.deviation import PRECISION_BITS, Deviations
 from sentinel.core.triage.pairing import RowPair
 from sentinel.core.triage.walk import Forest, Node
 
@@ -16,8 +16,6 @@ from sentinel.core.triage.walk import Forest, Node
 OUTLIER = 12.0
 # Few enough to be a fault of their own while all others are the same numbers.
 FEW_SHARE = 0.25
-# An update moves a weight by less than this, relative to its norm or peak.
-UPDATE_SIZE = 0.02
 # Other rows have another sum (in units of the norm) although their norm is nearly the same.
 OTHER_ROWS_SUM = 0.1
 
@@ -53,14 +51,31 @@ def judge_weights(forest: Forest, measured: Deviations) -> Weights:
         return Weights(True, (), 0.0, 0, len(places))
     modules = {node.pair.target.module for node, _ in places}
     wrong = {node.pair.target.module for (node, _), odd in zip(places, differs, strict=True) if odd}
-    slight = len(wrong) > 2 and bool(np.all(np.nan_to_num(measured.units[rows[differs]], posinf=np.inf) <= 2))
+    # One unit of the last place in one statistic: a common update that rounding hid elsewhere looks the same.
+    slight = bool(np.all(np.nan_to_num(measured.units[rows[differs]], posinf=np.inf) <= 1))
     if len(wrong) <= max(1, FEW_SHARE * len(modules)) and not slight:
         blamed = tuple(place for place, odd in zip(places, differs, strict=True) if odd)
         return Weights(False, blamed, 0.0, count, len(places))
     usual = float(np.quantile(sizes, 0.9))
-    limit = max(OUTLIER * usual, UPDATE_SIZE) if len(places) > 4 else np.inf
-    blamed = tuple(place for place, size in zip(places, sizes, strict=True) if size > limit)
-    return Weights(False, blamed, usual, count, len(places))
+    moves = np.array([_move(forest.rows[row]) for row in rows])
+    # Updates move elements by about one learning rate each, however small or large the weight is.
+    limit = OUTLIER * float(np.quantile(moves, 0.9)) if len(places) > 4 else np.inf
+    blamed = tuple(place for place, move in zip(places, moves, strict=True) if move > limit)
+    return Weights(False, blamed, max(usual, float(np.finfo(np.float32).tiny)), count, len(places))
+
+
+def _move(pair: RowPair) -> float:
+    """How far the elements of a weight moved at most, by what its statistics show beyond their rounding."""
+    target, golden = pair
+    if target.shape != golden.shape:
+        return np.inf
+    half = 2.0 ** -PRECISION_BITS.get(golden.dtype, 24)
+    moved = 0.0
+    for mine, theirs in ((target.max, golden.max), (target.min, golden.min), (target.mean, golden.mean)):
+        if mine is not None and theirs is not None:
+            gap = abs(mine - theirs)
+            moved = max(moved, gap - 2 * half * abs(theirs) if np.isfinite(gap) else np.inf)
+    return moved
 
 
 def judge_rows(forest: Forest, measured: Deviations) -> tuple[bool | None, str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sentinel.core.triage.outline import outline
 from sentinel.core.triage.pairing import pair_up
 from sentinel.core.triage.tell import blamed_module, module_of, statistics_of
-from sentinel.core.triage.walk import Fault, Forest, Node, Walk, grow
+from sentinel.core.triage.walk import NOTHING, Fault, Forest, Level, Node, Walk, grow
 from sentinel.records import STAGES, Divergence, LayerStat, Triage
 
 # What a mask is filled with: the least number of the dtype, or near it.
@@ -72,14 +72,14 @@ class _NotFinite:
                 if _is_bad(forest.rows[row][0], operation=node.pair.target.operation, masked_in=masked_in):
                     self.bad.add(row)
 
-    def level(self, row: int) -> float:
-        return math.inf if row in self.bad else 0.0
+    def level(self, row: int) -> Level:
+        return (math.inf, math.inf, 0.0) if row in self.bad else NOTHING
 
-    def outputs(self, node: Node, explained: float) -> None:
+    def outputs(self, node: Node, explained: Level) -> None:
         pass
 
-    def score(self, row: int, node: Node, explained: float, role: str) -> float:  # noqa: ARG002
-        return math.inf if row in self.bad and explained < math.inf else 0.0
+    def score(self, row: int, node: Node, explained: Level, role: str) -> float:  # noqa: ARG002
+        return math.inf if row in self.bad and explained[1] < math.inf else 0.0
 
 
 def _masked(row: LayerStat) -> bool:

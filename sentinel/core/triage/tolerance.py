@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 
 Triple = tuple[float, float, float]
 
-# (norm, peak, sum). Half-precision statistics are counted in units of the last place: one unit is noise, two are not.
-FACTORS: Mapping[str, Triple] = {"half": (1.6, 2.2, 4.0), "single": (8.0, 30.0, 20.0)}
-BACKWARD_FACTORS: Mapping[str, Triple] = {"half": (2.2, 3.2, 6.0), "single": (16.0, 60.0, 40.0)}
-GRADIENT_FACTORS: Mapping[str, Triple] = {"half": (3.2, 4.2, 8.0), "single": (40.0, 120.0, 80.0)}
-GAINS: Triple = (3.0, 6.0, 8.0)
+# (norm, peak, sum). Half-precision statistics are counted in units of the last place: one unit is noise, two of the norm are not;
+# one element decides a peak, so rounding moves it by two, and in gradients by five.
+FACTORS: Mapping[str, Triple] = {"half": (1.6, 2.4, 12.0), "single": (8.0, 30.0, 20.0)}
+BACKWARD_FACTORS: Mapping[str, Triple] = {"half": (2.4, 6.0, 12.0), "single": (16.0, 60.0, 40.0)}
+GRADIENT_FACTORS: Mapping[str, Triple] = {"half": (3.2, 6.0, 12.0), "single": (40.0, 120.0, 80.0)}
+# What a module makes of the deviation that reaches it: of the norm's own, and of any. Sums add up what all tokens share.
+NORM_GAINS: Triple = (3.0, 3.0, 8.0)
+ANY_GAINS: Triple = (0.5, 4.0, 20.0)
 # What an operation adds points anywhere, so it hardly shows in the norm.
 FRESH: Triple = (0.5, 3.0, 4.0)
 # Probabilities minus one-hot labels: what is left after that subtraction carries the whole deviation of the logits.
@@ -36,16 +39,17 @@ class Tolerance:
     background: float = 0.0
     """Relative size of what every operation of this pair adds on its own, where its arithmetic differs throughout."""
 
-    def allowance(self, group: tuple[str, str, str], floor: Triple, reached: float) -> Triple:
-        """The deviation in norm, peak and sum that is no evidence."""
+    def allowance(self, group: tuple[str, str, str], floor: Triple, reached: tuple[float, float, float]) -> Triple:
+        """The deviation in norm, peak and sum that is no evidence, where `reached` (norm, any) came in."""
         table = {"output": FACTORS, "input": FACTORS, "gradient": GRADIENT_FACTORS}.get(group[0], BACKWARD_FACTORS)
         factors = table["half" if group[2] in _HALVES else "single"]
         wide = self.widened.get(group, 1.0)
-        return (
-            wide * (factors[0] * floor[0] + GAINS[0] * reached + FRESH[0] * self.background),
-            wide * (factors[1] * floor[1] + GAINS[1] * reached + FRESH[1] * self.background),
-            wide * (factors[2] * floor[2] + GAINS[2] * reached + FRESH[2] * self.background),
-        )
+
+        def of(index: int) -> float:
+            passed = NORM_GAINS[index] * reached[0] + ANY_GAINS[index] * reached[1]
+            return wide * (factors[index] * floor[index] + passed + FRESH[index] * self.background)
+
+        return (of(0), of(1), of(2))
 
 
 def learn(scores: Iterable[tuple[tuple[str, str, str], float]], margin: float = 1.5) -> Tolerance:

@@ -121,7 +121,7 @@ def _clean_scores(pair: tuple[Side, Side], mapping: Mapping[str, str]) -> list[t
             _, forest, measured, _ = _prepare(mine[rank], theirs[other], mapping)
             judge = Deviating(forest, measured, Tolerance())
             list(Walk(forest, judge).faults())
-            scores += judge.seen
+            scores += [(group, score) for group, score, _, _ in judge.seen]
     return scores
 
 

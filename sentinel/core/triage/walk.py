@@ -12,6 +12,9 @@ from sentinel.core.triage.pairing import Pair, RowPair
 from sentinel.core.triage.tolerance import LOSS_GAIN, Tolerance
 
 Group = tuple[str, str, str]
+Level = tuple[float, float, float]
+"""Relative deviation that a tensor carries: in its norm, in any of its statistics, and hidden (see Deviations.level)."""
+NOTHING: Level = (0.0, 0.0, 0.0)
 _INFINITE = float("inf")
 # Inputs that explain less than this share of an output's deviation agree.
 _FRESH_SHARE = 0.1
@@ -103,7 +106,10 @@ def grow(pairs: Sequence[Pair]) -> Forest:
 
 
 def _attach_gradients(gradients: list[Node], nodes: Mapping[int, Node]) -> None:
-    """A parameter's gradient is an output of its module's backward call that completes next."""
+    """A parameter's gradient is an output of its module's backward call that completes next.
+
+    That of a tied weight comes once all its users are through, so it stays by itself, where it completed.
+    """
     backwards: dict[str, list[Node]] = {}
     for node in nodes.values():
         if node.backward:
@@ -112,8 +118,8 @@ def _attach_gradients(gradients: list[Node], nodes: Mapping[int, Node]) -> None:
         calls = backwards.get(node.pair.target.module, [])
         order = node.pair.target.order
         later = [call for call in calls if call.pair.target.order >= order]
-        host = min(later, key=lambda call: call.pair.target.order) if later else (calls[-1] if calls else None)
-        if host is not None:
+        if later:
+            host = min(later, key=lambda call: call.pair.target.order)
             host.gradients += node.gradients
             node.gradients = []
 
@@ -137,7 +143,6 @@ class Fresh:
 
     kind: str
     """Class of the module."""
-    backward: bool
     norm: float
     peak: float
     overall: float
@@ -160,16 +165,27 @@ def background(fresh: Sequence[Fresh], least: float) -> float:
     return found
 
 
+def most(*levels: Level) -> Level:
+    """The largest of each."""
+    norm, reach, hidden = zip(*levels, strict=True)
+    return (max(norm), max(reach), max(hidden))
+
+
+def unseen(level: Level) -> Level:
+    """What of a deviation upstream may have passed through tensors whose statistics do not show it."""
+    return (0.0, level[2], level[2])
+
+
 class Judge(Protocol):
     """What a walk asks about rows."""
 
-    def level(self, row: int) -> float:
+    def level(self, row: int) -> Level:
         """How far the row deviates, for what comes after it."""
 
-    def score(self, row: int, node: Node, explained: float, role: str) -> float:
+    def score(self, row: int, node: Node, explained: Level, role: str) -> float:
         """Deviation over what is allowed where `explained` came in; above 1 it is a fault."""
 
-    def outputs(self, node: Node, explained: float) -> None:
+    def outputs(self, node: Node, explained: Level) -> None:
         """Called for each call once it has completed, given inputs that deviate by `explained`."""
 
 
@@ -182,50 +198,52 @@ class Walk:
 
     def faults(self) -> Iterator[Fault]:
         """Every origin, first to last; what an earlier origin explains is none."""
-        yield from self._children(self.forest.roots, None, 0.0)
+        yield from self._children(self.forest.roots, None, NOTHING)
 
-    def _children(self, children: list[Node], owner: Node | None, given: float) -> Iterator[Fault]:
+    def _children(self, children: list[Node], owner: Node | None, given: Level) -> Iterator[Fault]:
         """Visit the calls inside `owner`, which was given inputs that deviate by `given`."""
-        reached, forward_reached = given, 0.0
+        reached, forward_reached = given, NOTHING
         before: Node | None = None
         for child in children:
             explained = reached
             if owner is None and child.backward:
-                explained = max(reached, LOSS_GAIN * forward_reached)
+                norm, reach, hidden = forward_reached
+                explained = most(reached, (LOSS_GAIN * norm, LOSS_GAIN * reach, hidden))
             fault = self._worst(child.inputs, child, explained, "input")
             if fault is not None:
                 # A backward call whose inputs came by keyword has no rows for what it hands on: it stands nearest.
-                unseen = before is not None and child.backward and before.backward and not before.outputs
-                yield Fault(child, before if unseen else owner, fault[0], fault[1], before)
+                nearest = before is not None and child.backward and before.backward and not before.outputs
+                yield Fault(child, before if nearest else owner, fault[0], fault[1], before)
             yield from self._inside(child, explained)
             passed = self._level(child.outputs)
-            reached = max(reached, passed, self._level(child.inputs))
+            reached = most(reached, passed, self._level(child.inputs), self._level(child.gradients))
             if not child.backward:
-                forward_reached = max(forward_reached, passed)
+                forward_reached = most(forward_reached, passed)
             before = child
 
-    def _inside(self, node: Node, explained: float) -> Iterator[Fault]:
-        fault = self._worst(node.weights, node, 0.0, "weight")
+    def _inside(self, node: Node, explained: Level) -> Iterator[Fault]:
+        fault = self._worst(node.weights, node, NOTHING, "weight")
         if fault is not None:
             yield Fault(node, node, fault[0], fault[1], None)
-        given = max(self._level(node.inputs), self._level(node.weights))
+        given = most(self._level(node.inputs), self._level(node.weights), unseen(explained))
         if not node.inputs:
-            given = max(given, explained)
+            given = most(given, explained)
         if node.forward is not None:
             forward = node.forward
-            given = max(given, self._level([*forward.inputs, *forward.outputs, *forward.weights]))
+            given = most(given, self._level(forward.inputs), self._level(forward.outputs), self._level(forward.weights))
         yield from self._children(node.children, node, given)
-        given = max(given, self._level([row for child in node.children for row in child.outputs]))
+        given = most(given, *(self._level([*child.inputs, *child.outputs]) for child in node.children))
+        given = most(given, unseen(given))
         self.judge.outputs(node, given)
         for rows, role in ((node.outputs, "output"), (node.gradients, "gradient")):
             fault = self._worst(rows, node, given, role)
             if fault is not None:
                 yield Fault(node, node, fault[0], fault[1], None)
 
-    def _level(self, rows: list[int]) -> float:
-        return max((self.judge.level(row) for row in rows), default=0.0)
+    def _level(self, rows: list[int]) -> Level:
+        return most(NOTHING, *(self.judge.level(row) for row in rows))
 
-    def _worst(self, rows: list[int], node: Node, explained: float, role: str) -> tuple[int, float] | None:
+    def _worst(self, rows: list[int], node: Node, explained: Level, role: str) -> tuple[int, float] | None:
         worst: tuple[int, float] | None = None
         for row in rows:
             score = self.judge.score(row, node, explained, role)
@@ -241,18 +259,26 @@ class Deviating:
         self._rows = forest.rows
         self._sizes: list[tuple[float, float, float]] = measured.size.tolist()
         self._floors: list[tuple[float, float, float]] = measured.floor.tolist()
-        self._overall: list[float] = measured.overall.tolist()
+        self._levels: list[Level] = [(norm, reach, hidden) for norm, reach, hidden in measured.level.tolist()]
         self._tolerance = tolerance
-        self.seen: list[tuple[Group, float]] = []
+        self.seen: list[tuple[Group, float, int, Level]] = []
         self.fresh: list[Fresh] = []
 
-    def level(self, row: int) -> float:
-        """The overall deviation."""
-        return self._overall[row]
+    def level(self, row: int) -> Level:
+        """Deviation beyond rounding, in the norm and in any statistic."""
+        return self._levels[row]
 
-    def score(self, row: int, node: Node, explained: float, role: str) -> float:
+    def outputs(self, node: Node, explained: Level) -> None:
+        """Note what a call of agreeing inputs added on its own."""
+        for row in node.outputs:
+            size, overall = self._sizes[row], self._levels[row][1]
+            if explained[1] <= _FRESH_SHARE * overall or overall == 0:
+                kind = self._rows[row][1].name.split(".")[-3]
+                self.fresh.append(Fresh(kind, size[0], size[1], overall))
+
+    def score(self, row: int, node: Node, explained: Level, role: str) -> float:
         """The worst of the three measures over its allowance."""
-        if self._overall[row] == 0 or role == "weight":
+        if role == "weight":
             return 0.0
         group = group_of(node, role, self._rows[row][1].dtype)
         allowed = self._tolerance.allowance(group, self._floors[row], explained)
@@ -261,16 +287,9 @@ class Deviating:
             size / least if size == size and least < _INFINITE else 0.0  # noqa: PLR0124
             for size, least in zip(self._sizes[row], allowed, strict=True)
         )
-        self.seen.append((group, score))
+        if score:
+            self.seen.append((group, score, row, explained))
         return score
-
-    def outputs(self, node: Node, explained: float) -> None:
-        """Note what a call of agreeing inputs added on its own."""
-        for row in node.outputs:
-            size, overall = self._sizes[row], self._overall[row]
-            if explained <= _FRESH_SHARE * overall or overall == 0:
-                kind = self._rows[row][1].name.split(".")[-3]
-                self.fresh.append(Fresh(kind, node.backward, size[0], size[1], overall))
 
 
 def group_of(node: Node, role: str, dtype: str) -> Group:
