@@ -101,10 +101,10 @@ def run_top(args: argparse.Namespace) -> int:
 
 def run_attach(args: argparse.Namespace) -> int:
     """Watch a run by its log; 1 where it has an incident."""
-    from sentinel.cli import attaching
+    from sentinel.cli.attaching import attach
     from sentinel.sinks import terminal
 
-    document = attaching.attach(args)
+    document = attach(args)
     output.emit(args, document, lambda console: terminal.show_incidents(console, document["incidents"]))
     return FOUND if document["incidents"] else OK
 
