@@ -22,7 +22,8 @@ from sentinel.demo.cluster import Cluster, clean_environment, private_cluster
 from sentinel.demo.kit.faults import STAGES
 from sentinel.demo.places import DemoError, Places
 from sentinel.demo.runs import Run, RunSettings, installed, launch
-from sentinel.demo.scenarios import STEPS, Outcome, Scenario, judge
+from sentinel.demo.scenarios import STEPS, Outcome, Scenario, failed, judge
+from sentinel.errors import SentinelError
 
 SETTLE_SECONDS = 40.0
 """How long an incident's evidence is waited for after its run has ended."""
@@ -249,7 +250,10 @@ def play(
         stage.record()
         stage.start_daemon()
         for scenario in scenarios:
-            outcome = stage.watch(scenario)
+            try:
+                outcome = stage.watch(scenario)
+            except SentinelError as error:
+                outcome = failed(scenario, error)
             audience.outcome(outcome)
             outcomes.append(outcome)
         finished = Finished(

@@ -180,11 +180,20 @@ def _because(incident: Mapping[str, Any]) -> str:
 
 
 def _golden(incident: Mapping[str, Any]) -> str | None:
-    comparable = (incident.get("triage") or {}).get("comparable")
+    """Whether the golden dump compares, in triage's own terms; its remark on the weights where they differ."""
+    triage = incident.get("triage") or {}
+    comparable = triage.get("comparable")
     if not comparable:
         return None
     words = {True: "same", False: "other"}
-    return ", ".join(f"{words.get(comparable.get(part), 'unknown')} {part}" for part in ("step", "rows", "weights"))
+    told = ", ".join(f"{words.get(comparable.get(part), 'unknown')} {part}" for part in ("step", "rows", "weights"))
+    moved = next((note for note in triage.get("notes") or () if "moved by updates" in note), None)
+    return f"{told} ({moved})" if moved else told
+
+
+def failed(scenario: Scenario, error: Exception) -> Outcome:
+    """The outcome of a scenario that could not be brought to its end."""
+    return Outcome(scenario=scenario, found=None, ok=False, why=f"not finished: {error}")
 
 
 def _dump(incident: Mapping[str, Any]) -> str | None:

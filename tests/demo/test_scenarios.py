@@ -6,7 +6,7 @@ import pytest
 from sentinel.demo.assets import module_paths
 from sentinel.demo.kit.faults import Fault
 from sentinel.demo.plans import objection
-from sentinel.demo.scenarios import HEALTHY, STEPS, Found, Scenario, asked, judge, standard
+from sentinel.demo.scenarios import HEALTHY, STEPS, Found, Scenario, asked, failed, judge, standard
 
 FAULT = Fault(stage="actor_update", module="model.layers.1.mlp.down_proj", kind="scale", size=1.1, step=4)
 PLANTED = Scenario(name="run-1", title="planted", fault=FAULT)
@@ -51,6 +51,24 @@ def test_found_equals_planted():
     assert outcome.found == Found(stage="actor_update", module=FAULT.module, step=4)
     assert outcome.golden == "same step, same rows, unknown weights"
     assert outcome.dump == "/dumps/step_5/actor_update"
+
+
+def test_weights_that_updates_have_moved_are_told_with_triages_remark():
+    triage = incident()["triage"] | {
+        "comparable": {"step": True, "rows": True, "weights": False},
+        "notes": ["38 of 38 weights differ, most by up to 1.5e-05: moved by updates, not blamed"],
+    }
+
+    golden = judge(PLANTED, [incident(triage=triage)]).golden
+
+    assert golden.startswith("same step, same rows, other weights (38 of 38")
+
+
+def test_a_scenario_that_broke_off_is_wrong_and_says_why():
+    outcome = failed(PLANTED, ValueError("verl ended with code 1"))
+
+    assert not outcome.ok
+    assert "verl ended with code 1" in outcome.why
 
 
 def test_a_fault_that_nobody_reports_is_not_found():
