@@ -64,7 +64,7 @@ class GrowingFile:
     @property
     def missing(self) -> bool:
         """Nothing is at the path."""
-        return self._tail.missing
+        return self._tail.missing if self._reader is not None else not self._path.exists()
 
     @property
     def modified_at(self) -> float:
@@ -101,7 +101,11 @@ class GrowingFile:
 
     def _recognise(self) -> None:
         """Tries when the file has doubled since the last try, or has stood still for a look: tries read from its start."""
-        size, before = self._path.stat().st_size, self._size
+        self._tail.hold()
+        try:
+            size, before = self._path.stat().st_size, self._size
+        except FileNotFoundError:
+            return
         self._size = size
         if size in (0, self._tried) or (size < 2 * self._tried and size != before):
             return

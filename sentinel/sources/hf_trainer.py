@@ -260,7 +260,8 @@ class MsSwiftLog(JsonLines):
 
 def trainer_state(document: Mapping[str, Any], notes: Notes) -> tuple[list[Record], dict[str, float] | None]:
     """The records and the closing record of a `trainer_state.json`."""
-    steps, summary, records = Steps(notes), None, []
+    steps, summary = Steps(notes), None
+    records: list[Record] = []
     for entry in document["log_history"]:
         if not isinstance(entry, dict):
             continue
