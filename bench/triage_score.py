@@ -43,7 +43,8 @@ class Case:
 
 def load(corpus: Path) -> list[Case]:
     """Grade every pair of a corpus."""
-    return [_graded(pair, corpus) for pair in json.loads((corpus / "index.json").read_text())]
+    found = [pair for file in sorted(corpus.glob("*/pairs.json")) for pair in json.loads(file.read_text())]
+    return [_graded(pair, corpus) for pair in found]
 
 
 def sides(corpus: Path, name: str) -> dict:

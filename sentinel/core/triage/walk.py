@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Protocol
 
 from sentinel.core.triage.deviation import Deviations
 from sentinel.core.triage.pairing import Pair, RowPair
-from sentinel.core.triage.tolerance import LOSS_GAIN, Tolerance
+from sentinel.core.triage.tolerance import LOSS_GAIN, RowKind, Tolerance
 
 Group = tuple[str, str, str]
 Level = tuple[float, float, float]
@@ -186,7 +187,7 @@ class Judge(Protocol):
         """Deviation over what is allowed where `explained` came in; above 1 it is a fault."""
 
     def outputs(self, node: Node, explained: Level) -> None:
-        """Called for each call once it has completed, given inputs that deviate by `explained`."""
+        """Called for each call once it has completed; its inputs and weights deviate by `explained`."""
 
 
 class Walk:
@@ -225,7 +226,8 @@ class Walk:
         fault = self._worst(node.weights, node, NOTHING, "weight")
         if fault is not None:
             yield Fault(node, node, fault[0], fault[1], None)
-        given = most(self._level(node.inputs), self._level(node.weights), unseen(explained))
+        own = most(self._level(node.inputs), self._level(node.weights))
+        given = most(own, unseen(explained))
         if not node.inputs:
             given = most(given, explained)
         if node.forward is not None:
@@ -234,7 +236,7 @@ class Walk:
         yield from self._children(node.children, node, given)
         given = most(given, *(self._level([*child.inputs, *child.outputs]) for child in node.children))
         given = most(given, unseen(given))
-        self.judge.outputs(node, given)
+        self.judge.outputs(node, own)
         for rows, role in ((node.outputs, "output"), (node.gradients, "gradient")):
             fault = self._worst(rows, node, given, role)
             if fault is not None:
@@ -280,15 +282,16 @@ class Deviating:
         """The worst of the three measures over its allowance."""
         if role == "weight":
             return 0.0
-        group = group_of(node, role, self._rows[row][1].dtype)
-        allowed = self._tolerance.allowance(group, self._floors[row], explained)
+        shape = self._rows[row][1].shape
+        kind = RowKind(group_of(node, role, self._rows[row][1].dtype), max(1, prod(shape)), len(shape) == 1)
+        allowed = self._tolerance.allowance(kind, self._floors[row], explained)
         # NaN: this statistic is not known on both sides; an infinite allowance: what came in was not finite already.
         score = max(
             size / least if size == size and least < _INFINITE else 0.0  # noqa: PLR0124
             for size, least in zip(self._sizes[row], allowed, strict=True)
         )
         if score:
-            self.seen.append((group, score, row, explained))
+            self.seen.append((kind.group, score, row, explained))
         return score
 
 
