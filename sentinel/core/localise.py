@@ -19,10 +19,10 @@ from sentinel.core.signatures import (
     GROUPS,
     NEVER_BY_CHANCE,
     OPEN,
+    SETTLED,
     SIGNATURES,
     STRAY,
     SUDDEN,
-    SURE,
 )
 from sentinel.records import STAGES, UNKNOWN_STAGE, Finding, Suspect
 
@@ -35,6 +35,8 @@ UNSEEN = 0.2
 """Doubt about a stage whose own evidence is not reported."""
 VAGUE = math.log(0.75)
 """Price of a group about which a signature says nothing: what explains everything explains little."""
+OWN = 0.7
+"""Chance from which a group is a stage's own evidence."""
 SHOWN = 3
 LEAST = 0.03
 """Suspects below this confidence are not shown."""
@@ -49,7 +51,7 @@ def evidence_of(look: Look, findings: tuple[Finding, ...]) -> dict[str, float]:
     frame = look.frame
     index = frame.index
     furthest = np.full(len(index.groups), np.nan)
-    np.fmax.at(furthest, index.group, look.ratio * np.where(index.heavy, HEAVY, 1.0))
+    np.fmax.at(furthest, index.group, look.measured * np.where(index.heavy, HEAVY, 1.0))
     out = {
         group: float(ratio)
         for group, ratio in zip(index.groups, furthest, strict=True)
@@ -67,8 +69,12 @@ def evidence_of(look: Look, findings: tuple[Finding, ...]) -> dict[str, float]:
     return out
 
 
-def localise(evidence: Mapping[str, float], findings: tuple[Finding, ...]) -> tuple[Suspect, ...]:
+def localise(
+    evidence: Mapping[str, float], findings: tuple[Finding, ...], *, replayed: bool = False
+) -> tuple[Suspect, ...]:
     """Suspects by falling confidence; their confidences sum to at most 1.
+
+    Under replay (`replayed`) lengths and scores are equal by construction, which free runs cannot say.
 
     Where no signature has anything to say, the stages that the catalogue names for the findings' metrics are taken.
     """
@@ -76,14 +82,16 @@ def localise(evidence: Mapping[str, float], findings: tuple[Finding, ...]) -> tu
     moved = [group for group, ratio in told.items() if ratio >= MOVED and group != SUDDEN]
     best: dict[str, tuple[float, str]] = {}
     for signature in SIGNATURES:
+        if signature.replay_only and not replayed:
+            continue
         own = [group for group, chance in signature.moves.items() if chance > OPEN and group != SUDDEN]
         if not any(group in evidence for group in own):
             continue  # This run has no such stage, or does not report it.
         if all(signature.moves.get(group, STRAY) < OPEN for group in moved):
             continue  # It explains nothing of what moved.
-        unseen = sum(chance >= SURE and group not in told for group, chance in signature.moves.items())
+        unseen = sum(chance >= OWN and group not in told for group, chance in signature.moves.items())
         score = math.log(signature.prior) + unseen * math.log(UNSEEN)
-        score += sum(_fit(group, signature.moves, ratio) for group, ratio in told.items())
+        score += sum(_fit(_chance(group, signature.moves, replayed), ratio) for group, ratio in told.items())
         if score > best.get(signature.stage, (-math.inf, ""))[0]:
             best[signature.stage] = (score, signature.why)
     return _ranked(best) if best else _by_catalogue(findings)
@@ -125,9 +133,14 @@ def _ranked(best: Mapping[str, tuple[float, str]]) -> tuple[Suspect, ...]:
     )
 
 
-def _fit(group: str, moves: Mapping[str, float], ratio: float) -> float:
+def _chance(group: str, moves: Mapping[str, float], replayed: bool) -> float:
+    """Chance that a group moves under a signature."""
+    stray = NEVER_BY_CHANCE.get(group, STRAY) if replayed or group in SETTLED else STRAY
+    return moves.get(group, stray)
+
+
+def _fit(chance: float, ratio: float) -> float:
     """Log-probability of what a group did; a far move weighs more than a near one."""
-    chance = moves.get(group, NEVER_BY_CHANCE.get(group, STRAY))
     if chance == OPEN:
         return VAGUE
     if ratio < HELD:

@@ -13,7 +13,9 @@ SUDDEN = "(sudden)"
 SURE, LIKELY, OPEN, RARE, STRAY = 0.95, 0.8, 0.5, 0.2, 0.06
 """Chances that a group moves. OPEN means: either way, it says nothing."""
 NEVER_BY_CHANCE = {"prompt": 1e-4, "control": 1e-4, "length": 0.01, "score": 0.02}
-"""Groups that are equal by construction where no fault touches them."""
+"""Groups that are equal by construction in a replay where no fault touches them."""
+SETTLED = frozenset({"prompt", "control"})
+"""Those of them that are equal in free runs of one recipe, too."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Signature:
     moves: Mapping[str, float]
     """Group -> chance that it moves."""
     prior: float = 1.0
+    replay_only: bool = False
+    """Makes sense only where the responses should be the recorded ones."""
 
 
 def _open(*groups: str) -> dict[str, float]:
@@ -70,9 +74,12 @@ SIGNATURES = (
         "the responses belong to other prompts: text and score moved together",
         {**_ANYTHING, "score": LIKELY, "rollout_logprob": SURE, "actor_logprob": SURE, "prompt": OPEN, "length": STRAY},
         prior=0.4,
+        replay_only=True,
     ),
     Signature("config", "a setting left its schedule", {**_ANYTHING, "control": SURE}),
-    Signature("config", "the responses are not the recorded ones", {**_ANYTHING, "length": SURE}, prior=0.3),
+    Signature(
+        "config", "the responses are not the recorded ones", {**_ANYTHING, "length": SURE}, prior=0.3, replay_only=True
+    ),
     Signature(
         "rollout",
         "only the comparison of rollout engine and trainer moved; the trainer's own numbers held",
@@ -143,7 +150,7 @@ SIGNATURES = (
     Signature(
         "critic_update",
         "the critic's update moved while values and policy held",
-        {"critic_loss": OPEN, "critic_grad": SURE, "vpred": OPEN, SUDDEN: OPEN},
+        {"critic_loss": OPEN, "critic_grad": SURE, "vpred": OPEN, "explained": OPEN, SUDDEN: OPEN},
     ),
     Signature(
         "critic_update",

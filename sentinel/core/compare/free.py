@@ -94,23 +94,26 @@ def _positive(seeds: Floats) -> Bools:
     return np.asarray(np.all((flat > 0) | ~np.isfinite(flat), axis=0), dtype=np.bool_)
 
 
-def _windows(values: Floats, reach: int) -> Floats:
-    """Each step with `reach` steps to both sides, shape (steps, (2 reach + 1) * rows..., series); NaN beyond the ends.
+def _windows(course: Floats, reach: int) -> Floats:
+    """Each step with `reach` steps to both sides, shape (steps, 2 reach + 1, series).
 
-    `values` has shape (seeds, steps, series).
+    Near the ends the window shrinks to both sides alike, so that a trend does not pull its middle away.
     """
-    seeds, steps, series = values.shape
-    padded = np.full((seeds, steps + 2 * reach, series), np.nan)
-    padded[:, reach : reach + steps] = values
-    view = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=1)
-    return np.asarray(view.transpose(1, 0, 3, 2).reshape(steps, seeds * (2 * reach + 1), series))
+    steps, series = course.shape
+    padded = np.full((steps + 2 * reach, series), np.nan)
+    padded[reach : reach + steps] = course
+    view = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=0).transpose(0, 2, 1)
+    place = np.arange(steps)
+    room = np.minimum(place, steps - 1 - place)[:, None]
+    inside = np.abs(np.arange(-reach, reach + 1))[None, :] <= room
+    return np.where(inside[:, :, None], view, np.nan)
 
 
 def _centre(seeds: Floats) -> Floats:
     """Median of the seeds, smoothed; steps without data take the nearest earlier one."""
     lone = len(seeds) == 1
     middle = median(seeds, axis=0)
-    smooth = median(_windows(middle[None], LONE_SMOOTH if lone else SMOOTH), axis=1)
+    smooth = median(_windows(middle, LONE_SMOOTH if lone else SMOOTH), axis=1)
     return _filled(np.where(np.isfinite(smooth), smooth, middle))
 
 
@@ -155,14 +158,13 @@ def _phi(residuals: Floats) -> Floats:
 
 
 def _quiet_scores(seeds: Floats, scale: Floats, phi: Floats) -> tuple[Floats, Floats]:
-    """Highest spike score and CUSUM that a seed reaches against the others; zeros with fewer than three seeds."""
+    """Highest spike score and CUSUM that a seed reaches against the others."""
     count, steps, series = seeds.shape
     spikes, sums = np.zeros(series), np.zeros(series)
-    if count < 3:
-        return spikes, sums
     for out in range(count):
-        others = np.delete(seeds, out, axis=0)
-        residuals = (seeds[out] - _centre(others)) / scale
+        # With one or two seeds a seed can only be held against the centre that it made itself.
+        centre = _centre(np.delete(seeds, out, axis=0) if count > 2 else seeds)
+        residuals = (seeds[out] - centre) / scale
         spikes = np.fmax(
             spikes, np.nan_to_num(np.nanmax(np.where(np.isfinite(residuals), np.abs(residuals), 0.0), axis=0))
         )

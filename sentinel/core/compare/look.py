@@ -33,6 +33,8 @@ class Look:
     """Edges of what is expected; infinite where open."""
     ratio: Floats
     """Deviation in tolerances; 1 is the border. NaN where nothing is expected."""
+    measured: Floats
+    """The same, also where it is no evidence for a finding (`without`): localisation wants to know what moved."""
     residual: Floats
     """Free regime: deviation in standard deviations, signed."""
     bands: FreeBands | None
@@ -61,6 +63,7 @@ def blank(frame: SeriesFrame, past: Past, regime: str, baseline: Baseline | None
         low=np.full(rows, -np.inf),
         high=np.full(rows, np.inf),
         ratio=nothing,
+        measured=nothing,
         residual=nothing,
         bands=None,
         deviation=nothing,
@@ -93,6 +96,7 @@ def replayed_look(frame: SeriesFrame, past: Past, baseline: Baseline, pairing: P
         low=np.where(judged, np.where(log, expected * np.exp(-limit), expected - limit), -np.inf),
         high=np.where(judged, np.where(log, expected * np.exp(limit), expected + limit), np.inf),
         ratio=ratio,
+        measured=ratio,
         deviation=np.where(judged, apart, np.nan),
         tolerance=limit,
         sustained={window: _wide(course[place], rows) for window, course in pairing.sustained.items()},
@@ -127,6 +131,7 @@ def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBan
         low=np.where(judged & frame.index.down, _back(low, log), -np.inf),
         high=np.where(judged & frame.index.up, _back(high, log), np.inf),
         ratio=np.abs(residual) / _wide(bands.spike, rows),
+        measured=np.abs(residual) / _wide(bands.spike, rows),
         residual=residual,
         bands=bands,
     )

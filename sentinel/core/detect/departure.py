@@ -31,9 +31,9 @@ FADE = 0.8
 HEAVY = 2.0
 BURSTY = 1.5
 """Metrics that burst in healthy runs too count for two thirds at a single step."""
-RELEARN = 2
+RELEARN = 3
 """Steps after a parting that are looked at only to learn the new course."""
-PARTED = 5.0
+PARTED = 8.0
 MEMORY = 6
 """Deviations kept: the longest window less the step itself."""
 
@@ -82,7 +82,7 @@ class DepartureDetector:
         if state.since is None:
             alarms = _alarms(ratio, lasting, state, index.heavy)
         else:
-            ratio, lasting = ratio / (1.0 + PARTED * state.largest), np.zeros(rows)
+            ratio, lasting = ratio / (1.0 + PARTED * _own_course(state, look)), np.zeros(rows)
             alarms = (ratio > 1.0) & ~index.heavy if state.learned >= RELEARN else np.zeros(rows, dtype=np.bool_)
         score = np.maximum(ratio, lasting)
         after = _after(state, look, ratio)
@@ -99,6 +99,13 @@ def parted(state: DepartureState, step: int) -> DepartureState:
         recent=frozen(np.full_like(state.recent, np.nan)),
         since=step,
     )
+
+
+def _own_course(state: DepartureState, look: Look) -> Floats:
+    """How far a run whose weights have parted usually is out: each series' largest, or what is common where that is luck."""
+    judged = look.frame.index.paired & np.isfinite(look.ratio)
+    common = float(np.median(state.largest[judged])) if judged.any() else 0.0
+    return np.maximum(state.largest, common)
 
 
 def _lasting(state: DepartureState, look: Look) -> Floats:

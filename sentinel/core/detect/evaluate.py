@@ -60,6 +60,8 @@ class Outcome:
     steps: int
     fault: PlantedFault | None
     alarms: tuple[Alarm, ...]
+    closest: str = ""
+    """For a missed fault: how near the detector came, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

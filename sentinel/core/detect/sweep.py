@@ -17,7 +17,7 @@ from sentinel.core.detect.evaluate import WITHIN, Outcome, PlantedFault, delay, 
 from sentinel.core.detect.references import episodes
 
 VISIBLE = ("strong", "medium", "subtle")
-POINTS = 40
+POINTS = 24
 """Thresholds on a curve."""
 
 
@@ -76,7 +76,7 @@ def curve(runs: Sequence[ScoredRun]) -> tuple[Point, ...]:
     if not len(finite):
         return ()
     # Just under each mark, so that a score equal to it alarms.
-    levels = np.quantile(finite, np.linspace(0.5, 1.0, POINTS))
+    levels = np.quantile(finite, np.linspace(0.9, 1.0, POINTS))
     high = np.quantile(marks, np.linspace(0.0, 1.0, POINTS)) if marks else np.zeros(0)
     thresholds = sorted({*levels.tolist(), *high.tolist()}, reverse=True)
     return tuple(point([run.outcome(threshold) for run in runs], threshold) for threshold in thresholds)

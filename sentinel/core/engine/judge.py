@@ -139,7 +139,7 @@ def _suspects(look: Look, findings: tuple[Finding, ...]) -> tuple[Suspect, ...]:
     if all(finding.detector == "silence" for finding in findings):
         # What is missing says nothing about what moved.
         return localise({}, findings)
-    return localise(evidence_of(look, findings), findings)
+    return localise(evidence_of(look, findings), findings, replayed=look.regime == "replayed")
 
 
 def _timed(state: WatchState, event: StepReported, came: Arrival) -> WatchState:

@@ -15,6 +15,8 @@ from sentinel.records import UNKNOWN_STAGE, Finding, Incident, Suspect
 RANK = ("non_finite", "mismatch", "collapse", "self_inconsistent", "drift", "spike", "vanished", "silence")
 """Kinds, gravest first; an incident is of the gravest kind among the findings that opened it."""
 ALWAYS_CRITICAL = frozenset({"non_finite", "mismatch", "collapse"})
+MILD = frozenset({"collapse", "self_inconsistent", "drift", "spike", "vanished"})
+"""Kinds that a graver one of them may replace while an incident grows; NaN and mismatches stay what they are."""
 CRITICAL_SCORE = 10.0
 MOST_FINDINGS = 60
 NOT_BACK = "did not come back"
@@ -131,7 +133,11 @@ def _merged(tracked: Tracked, step: int, findings: Sequence[Finding]) -> tuple[T
     known = {(finding.detector, finding.metric) for finding in old.findings}
     new = tuple(finding for finding in findings if (finding.detector, finding.metric) not in known)
     kept = (*old.findings, *new)[:MOST_FINDINGS]
-    kind = "drift" if old.kind == "spike" and any(finding.kind == "drift" for finding in findings) else old.kind
+    kind = (
+        min((old.kind, *(finding.kind for finding in findings if finding.kind in MILD)), key=_rank)
+        if old.kind in MILD
+        else old.kind
+    )
     severity = "critical" if old.severity == "critical" else _severity(kind, kept)
     incident = replace(old, findings=kept, kind=kind, severity=severity, last_seen_step=max(old.last_seen_step, step))
     change = "grew" if len(kept) > len(old.findings) or severity != old.severity or kind != old.kind else ""

@@ -172,11 +172,6 @@ def most(*levels: Level) -> Level:
     return (max(norm), max(reach), max(hidden))
 
 
-def unseen(level: Level) -> Level:
-    """What of a deviation upstream may have passed through tensors whose statistics do not show it."""
-    return (0.0, level[2], level[2])
-
-
 class Judge(Protocol):
     """What a walk asks about rows."""
 
@@ -196,6 +191,7 @@ class Walk:
     def __init__(self, forest: Forest, judge: Judge) -> None:
         self.forest = forest
         self.judge = judge
+        self._hidden = 0.0
 
     def faults(self) -> Iterator[Fault]:
         """Every origin, first to last; what an earlier origin explains is none."""
@@ -210,6 +206,7 @@ class Walk:
             if owner is None and child.backward:
                 norm, reach, hidden = forward_reached
                 explained = most(reached, (LOSS_GAIN * norm, LOSS_GAIN * reach, hidden))
+            explained = most(explained, self._unseen())
             fault = self._worst(child.inputs, child, explained, "input")
             if fault is not None:
                 # A backward call whose inputs came by keyword has no rows for what it hands on: it stands nearest.
@@ -227,7 +224,7 @@ class Walk:
         if fault is not None:
             yield Fault(node, node, fault[0], fault[1], None)
         own = most(self._level(node.inputs), self._level(node.weights))
-        given = most(own, unseen(explained))
+        given = most(own, self._unseen())
         if not node.inputs:
             given = most(given, explained)
         if node.forward is not None:
@@ -235,7 +232,7 @@ class Walk:
             given = most(given, self._level(forward.inputs), self._level(forward.outputs), self._level(forward.weights))
         yield from self._children(node.children, node, given)
         given = most(given, *(self._level([*child.inputs, *child.outputs]) for child in node.children))
-        given = most(given, unseen(given))
+        given = most(given, self._unseen())
         self.judge.outputs(node, own)
         for rows, role in ((node.outputs, "output"), (node.gradients, "gradient")):
             fault = self._worst(rows, node, given, role)
@@ -243,7 +240,13 @@ class Walk:
                 yield Fault(node, node, fault[0], fault[1], None)
 
     def _level(self, rows: list[int]) -> Level:
-        return most(NOTHING, *(self.judge.level(row) for row in rows))
+        level = most(NOTHING, *(self.judge.level(row) for row in rows))
+        self._hidden = max(self._hidden, level[2])
+        return level
+
+    def _unseen(self) -> Level:
+        """What of a deviation so far may have passed through tensors whose statistics do not show it."""
+        return (0.0, self._hidden, self._hidden)
 
     def _worst(self, rows: list[int], node: Node, explained: Level, role: str) -> tuple[int, float] | None:
         worst: tuple[int, float] | None = None
