@@ -11,6 +11,7 @@ step goes on, and the receipt says why.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -20,7 +21,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sentinel.trainer.footprint import ModelFootprint, ProcessFootprint, forget_exit_handler
@@ -44,6 +45,28 @@ _COLLECTOR_METHODS = (
 
 class ProbeError(Exception):
     """A capture cannot be made here; the text says why, for the receipt."""
+
+
+@contextlib.contextmanager
+def _every_module_listed(model: Any) -> Iterator[None]:
+    """Keep msprobe from leaving modules out: beside verl it skips the first and the last that a model lists.
+
+    It also skips the model itself wherever it is listed, so for the moment both places are given to the model itself.
+    """
+    chunks = list(model) if isinstance(model, (list, tuple)) else [model]
+    for chunk in chunks:
+        listed = list(chunk.named_modules())
+        around = [listed[0], *listed, listed[0]]
+        vars(chunk)["named_modules"] = functools.partial(_again, around)
+    try:
+        yield
+    finally:
+        for chunk in chunks:
+            del vars(chunk)["named_modules"]
+
+
+def _again(listed: list[Any], *_: Any, **__: Any) -> Iterator[Any]:
+    return iter(listed)
 
 
 class Probe:
@@ -200,7 +223,8 @@ class Probe:
         service = self._debugger.service
         service.config.dump_path = path
         self._contain(service.data_collector, stage)
-        self._debugger.start(model)
+        with _every_module_listed(model):
+            self._debugger.start(model)
 
     def _stop(self, stage: str) -> None:
         self._debugger.stop()
