@@ -15,7 +15,7 @@ from typing import BinaryIO
 from sentinel.errors import UnreadableLog
 from sentinel.sources.documents import MAX_DOCUMENT, DocumentReader, kind_of_document
 from sentinel.sources.hf_trainer import HfConsole, MsSwiftLog
-from sentinel.sources.lines import Notes
+from sentinel.sources.lines import MAX_LINE, Notes
 from sentinel.sources.megatron import MegatronConsole
 from sentinel.sources.other_consoles import MmEngine, Nanotron, Slime, TorchTitan
 from sentinel.sources.reader import Parser, Reader, TextReader
@@ -51,6 +51,20 @@ DOCUMENTS = ("hf_trainer_state", "megatron_golden", "mindspeed_baseline", "wandb
 FORMATS = (*(parser.format for parser in PARSERS), *DOCUMENTS, EventReader.format)
 """Names of all formats that are read from single files."""
 
+# What a portion of a file must hold at least, so that it is worth reading as that format.
+_SIGNS: dict[str, re.Pattern[bytes]] = {
+    "verl_console": re.compile(rb"step[:=]\d+ -"),
+    "verl_file_logger": re.compile(rb'"data"\s*:\s*\{'),
+    "sentinel_recording": re.compile(rb'"t"\s*:\s*"step"'),
+    "megatron": re.compile(rb"iteration\s+\d+\s*[/|]"),
+    "hf_trainer": re.compile(rb"'(?:loss|eval_\w+|grad_norm|learning_rate|train_loss)'"),
+    "ms_swift_jsonl": re.compile(rb'"(?:loss|eval_\w+|grad_norm|learning_rate|train_loss)"'),
+    "slime": re.compile(rb"(?:step|perf|rollout|eval|passrate) \d+: \{"),
+    "torchtitan": re.compile(rb"step:\s+\d+"),
+    "nanotron": re.compile(rb"iteration: \d+ / \d+"),
+    "mmengine": re.compile(rb"Iter\(train\)"),
+    "csv": re.compile(rb"\A(?:\xef\xbb\xbf)?[^\r\n]*[,;\t][^\r\n]*\r?\n"),
+}
 # Marks of a run that has not printed a record yet. Tried in this order.
 _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ("verl_file_logger", re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{"step":\s*\d+,\s*"data":\s*\{')),
@@ -104,31 +118,39 @@ class Recogniser:
     """Fed with the beginning of a file until a format is certain; keeps no more than one portion at a time."""
 
     def __init__(self) -> None:
-        self._readers = [(parser.format, TextReader(parser)) for parser in PARSERS]
         self._counts = dict.fromkeys((parser.format for parser in PARSERS), 0)
         self._mark: str | None = None
-        self._first = b""
+        self._portions = 0
+        self._rest = b""
 
     def feed(self, chunk: bytes) -> Format | None:
         """The format, once it is certain."""
-        if not self._first:
-            self._first = chunk[:HEAD]
-            if begins_event_file(chunk):
-                return Format(EventReader.format, certain=True)
+        if not self._portions and begins_event_file(chunk):
+            return Format(EventReader.format, certain=True)
+        chunk = chunk.translate(None, b"\0")
         if self._mark is None:
             self._mark = next((name for name, mark in _MARKS if mark.search(chunk)), None)
-        for name, reader in self._readers:
-            self._counts[name] += len(reader.feed(chunk))
-        return self._best()
+        end = chunk.rfind(b"\n") + 1
+        data, self._rest = self._rest + chunk[:end], chunk[end:] if end else self._rest + chunk
+        if len(self._rest) > MAX_LINE:
+            self._rest = b""
+        return self._read(data)
 
     def finish(self) -> Format | None:
         """The format of a file that has ended, or was read so far; None where nothing is known in it."""
-        for name, reader in self._readers:
-            self._counts[name] += len(reader.finish())
-        best = self._best()
+        best = self._read(self._rest)
         if best is None and self._mark is not None:
             return Format(self._mark, certain=False)
         return best
+
+    def _read(self, data: bytes) -> Format | None:
+        for parser in PARSERS:
+            wanted = parser is not CsvTable or not self._portions  # the header stands at the beginning
+            if wanted and _SIGNS[parser.format].search(data):
+                reader = TextReader(parser)
+                self._counts[parser.format] += len(reader.feed(data)) + len(reader.finish())
+        self._portions += 1
+        return self._best()
 
     def _best(self) -> Format | None:
         name = max(self._counts, key=lambda format_name: self._counts[format_name])

@@ -29,8 +29,10 @@ class JsonLines(Parser):
         text = line.text.strip()
         while text:
             try:
-                value, end = first_value(text, self.notes)
+                value, end = first_value(text, self.notes) if text[0] == "{" else (None, 0)
             except ValueError:
+                end = 0
+            if not end:
                 if line.ended:
                     self.notes.add("corrupt_line", f"not JSON, passed over: {text[:60]}")
                 else:
@@ -40,10 +42,7 @@ class JsonLines(Parser):
             if rest:
                 # Either the line end between two records is lost, or something else was written behind this one.
                 self.notes.add("glued_text", f"something follows a record on its line: {rest[:60]}")
-            if isinstance(value, dict):
-                yield from self.record(value)
-            else:
-                self.notes.add("corrupt_line", f"no JSON object, passed over: {text[:60]}")
+            yield from self.record(value)
             text = rest
 
     def fast(self, text: str) -> Record | None:
