@@ -76,6 +76,8 @@ def objection(fault: Fault, *, modules: Sequence[str], steps: int) -> str | None
 def _objection_to_stale(fault: Fault) -> str | None:
     if fault.stage == "ref_compute_log_prob":
         return "the reference's weights never change, so older ones are the same"
+    if fault.module.endswith((".act_fn", ".rotary_emb")):
+        return f"{fault.module} has no weights that could be old"
     if not 1 <= fault.size < fault.step:
         return f"stale takes the age of the weights in steps, 1 to {fault.step - 1} at step {fault.step}"
     return None

@@ -64,6 +64,8 @@ def test_drawn_faults_make_no_nan_and_leave_a_step_for_the_dump():
         ("actor_update:model.norm:mantissa=24@4", "1 to 23"),
         ("actor_update:model.norm:stale=4@4", "1 to 3 at step 4"),
         ("ref_compute_log_prob:model.norm:stale=2@4", "never change"),
+        ("actor_update:model.layers.0.mlp.act_fn:stale=2@4", "has no weights"),
+        ("actor_update:model.rotary_emb:stale=2@4", "has no weights"),
         ("ref_compute_log_prob:model.norm:nan_grad=2@4", "only actor_update has one"),
         ("actor_update:model.norm:nan_grad=5@4", "1 to 4 at step 4"),
     ],

@@ -22,6 +22,10 @@ Side = Mapping[str, Mapping[int, Stats]]
 MOVED_TOO_FAR = 0.02
 # Below this, fp32 arithmetic agrees.
 LEAST_BACKGROUND = 2e-5
+# A border case (below so many allowances) is no origin where another stands so many times further out: large faults move the
+# weights by up to the learning rate within one step, and what that does to early modules just crosses the line.
+BORDER = 3.0
+CLEARLY = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,13 @@ def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance) -> tuple
     added = background(judge.fresh, LEAST_BACKGROUND) if found else 0.0
     if added:
         found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())
-    return found, added
+    return _without_border_cases(found), added
+
+
+def _without_border_cases(faults: Sequence[Fault]) -> list[Fault]:
+    """The faults, without those that just cross the line where another is clear."""
+    clearest = max((fault.score for fault in faults), default=0.0)
+    return [fault for fault in faults if fault.score >= BORDER or fault.score * CLEARLY >= clearest]
 
 
 def _by_owner(faults: Sequence[Fault]) -> list[Fault]:
