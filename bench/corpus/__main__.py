@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench.corpus build --out DIR [--split tuning|held_out]`."""
+"""`python -m bench.corpus build --out DIR [--split tuning|held_out]` and `python -m bench.corpus page SCORE --out DOCS`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.corpus import plan
+from bench.corpus import page, plan
 from bench.corpus.build import build
 
 
@@ -21,7 +21,14 @@ def main() -> int:
     verb.add_argument("--gpu", action="store_true", help="two clean runs of each group on the first CUDA device")
     verb.add_argument("--seconds", type=float, default=float("inf"), help="start no run after this long")
     verb.add_argument("--group", action="append", default=[], help="only this group; may be repeated")
+    verb = verbs.add_parser("page", help="the page of the docs, from `sentinel evaluate CORPUS --details --json`")
+    verb.add_argument("score", type=Path)
+    verb.add_argument("--bare", type=Path, help="a score made with --without-twins --one-seed, for a second table")
+    verb.add_argument("--out", type=Path, required=True, help="the folder of the docs")
     args = parser.parse_args()
+    if args.verb == "page":
+        page.write(args.score, args.out, args.bare)
+        return 0
     complete = build(
         args.split, args.out, processes=args.processes, gpu=args.gpu, seconds=args.seconds, groups=args.group
     )

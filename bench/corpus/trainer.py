@@ -211,6 +211,7 @@ class Trainer:
 
     def _update_critic(self, batch, report) -> None:
         parts: list[dict[str, float]] = []
+        norms: list[float] = []
         settings = self.plant("critic.adam", losses.AdamSettings(lr=self.recipe.critic_lr))
         tweak = self.plant("critic.tweak", NO_TWEAK)
         for rows in self._mini_batches():
@@ -227,10 +228,8 @@ class Trainer:
                     {"critic/vf_loss": float(loss.detach()), "critic/vf_clipfrac": clipped, "critic/vpred_mean": seen}
                 )
             gradient = self.plant("critic.gradient", leaf.grad)
-            norm = self.critic_adam.step(self.critic, gradient, settings)
-            parts[-1]["critic/grad_norm"] = norm
+            norms.append(self.critic_adam.step(self.critic, gradient, settings))
         self.critic = self.plant("critic.weights", self.critic)
-        norms = [part.pop("critic/grad_norm") for part in parts if "critic/grad_norm" in part]
         report |= metrics.mean_of(parts)
         report["critic/grad_norm"] = sum(norms) / len(norms)
         report["critic/lr"] = self.plant("config.critic_lr", self.recipe.critic_lr)
@@ -248,10 +247,9 @@ class Trainer:
             gradient = self.plant("actor.gradient", leaf.grad)
             norms.append(self.actor_adam.step(self.actor, gradient, settings))
         self.actor = self.plant("actor.weights", self.actor)
-        sums = {"actor/pg_loss", "actor/kl_loss"}
         for key in parts[0]:
-            total = sum(part[key] for part in parts)
-            report[key] = total / (recipe.mini_batches if key in sums else len(parts))
+            summed = key in {"actor/pg_loss", "actor/kl_loss"}
+            report[key] = sum(part[key] for part in parts) / (recipe.mini_batches if summed else len(parts))
         report["actor/grad_norm"] = sum(norms) / len(norms)
         report["actor/lr"] = rate
         if recipe.algorithm == "grpo":
@@ -277,10 +275,9 @@ class Trainer:
                 kl = losses.masked_mean(losses.low_variance_kl(new, batch.reference[piece]), mask)
                 part["actor/kl_loss"] = float(kl.detach() * share)
                 loss = loss + coefficient * kl
-            loss = self.plant("actor.loss", loss)
             parts.append(part)
             heard = self.plant("actor.heard", torch.ones(1, device=mask.device))
-            (loss * share * heard.squeeze()).backward()
+            (self.plant("actor.loss", loss) * share * heard.squeeze()).backward()
 
     def _sync(self) -> None:
         self.history.append(self.actor.clone())

@@ -97,11 +97,8 @@ def equals(evaluation: Evaluation, reference: ReferenceScore) -> dict[str, objec
 
     chosen: dict[str, object] = {}
     for regime, mine in own_points(evaluation).items():
-        if reference.rule.swept:
-            best = at_most(reference.curves.get(regime, ()), mine.false_alarms)
-        else:
-            fixed = point([o for o in reference.outcomes if o.regime == regime], reference.rule.threshold)
-            best = at_most((fixed,), mine.false_alarms)
+        published = point([o for o in reference.outcomes if o.regime == regime], reference.rule.threshold)
+        best = at_most((*reference.curves.get(regime, ()), published), mine.false_alarms)
         chosen[regime] = None if best is None else _point(best)
     return chosen
 
@@ -137,6 +134,7 @@ def _run(outcome: Outcome) -> dict[str, object]:
             "visible_from": fault.visible_from,
             "delay": delay(outcome),
         },
+        "closest": outcome.closest,
         "alarms": [{"step": a.step, "stages": list(a.stages), "because": a.because} for a in outcome.alarms],
     }
 
@@ -194,7 +192,7 @@ def _show_reference(table: object, evaluation: Evaluation, reference: ReferenceS
     assert isinstance(table, Table)
     mine = own_points(evaluation)[regime]
     own = point([o for o in reference.outcomes if o.regime == regime], reference.rule.threshold)
-    best = at_most(reference.curves.get(regime, (own,)), mine.false_alarms)
+    best = at_most((*reference.curves.get(regime, ()), own), mine.false_alarms)
     equal = ("-", "-", "-") if best is None else (f"{best.recall:.0%}", *_early(best))
     table.add_row(reference.rule.name, regime, f"{own.false_alarms:.2f}", f"{own.recall:.0%}", *_early(own), *equal)
 

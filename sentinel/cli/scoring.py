@@ -11,10 +11,10 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from sentinel.core.detect.evaluate import Alarm, Outcome, Row, score
+from sentinel.core.detect.evaluate import Alarm, Outcome, Row, finding_alarm, score
 from sentinel.core.detect.references import RULES, Rule, Series
 from sentinel.core.detect.sweep import Point, ScoredRun, curve
-from sentinel.core.engine import Engine, EngineSettings
+from sentinel.core.engine import Engine, EngineSettings, WatchState
 from sentinel.daemon.house import load_catalogue
 from sentinel.records import IncidentChanged, Reading, Reference, StepReported
 from sentinel.storage.corpus import Corpus, CorpusGroup, CorpusRun
@@ -114,17 +114,43 @@ def judge(name: str, reference: Reference, runs: Sequence[CorpusRun]) -> list[Ju
     settings = replace(plain, capture=replace(plain.capture, enabled=False, why_not=NO_TRAINER))
     engine = Engine(settings, load_catalogue())
     baseline = _middle([_series(run.readings) for run in reference.runs if not run.twin])
+    fresh = engine.initial(name, reference)
     judged = []
     for run in runs:
-        state, alarms = engine.initial(name, reference), []
-        for reading in run.readings:
-            event = StepReported(step=reading.step, values=reading.metrics, kind=reading.kind)
-            state, effects = engine.advance(state, event)
-            alarms += [_alarm(effect, reading.step) for effect in effects if _opened(effect)]
+        outcome = _walked(engine, fresh, run)
+        if run.fault is not None and finding_alarm(outcome) is None:
+            outcome = replace(outcome, closest=_closest(engine, fresh, run, run.fault.onset))
         series = _series(run.readings)
-        outcome = Outcome(run=run.id, regime=run.regime, steps=len(run.readings), fault=run.fault, alarms=tuple(alarms))
         judged.append(Judged(outcome=outcome, scores=tuple(rule.scores(series, baseline) for rule in RULES)))
     return judged
+
+
+def _walked(engine: Engine, state: WatchState, run: CorpusRun) -> Outcome:
+    alarms = []
+    for reading in run.readings:
+        state, effects = engine.advance(state, _event(reading))
+        alarms += [_alarm(effect, reading.step) for effect in effects if _opened(effect)]
+    return Outcome(run=run.id, regime=run.regime, steps=len(run.readings), fault=run.fault, alarms=tuple(alarms))
+
+
+def _closest(engine: Engine, state: WatchState, run: CorpusRun, onset: int) -> str:
+    """The largest deviation of the stage's own metrics that the engine saw from the onset on, in its tolerances."""
+    stage = run.fault.stage if run.fault is not None else ""
+    best: tuple[float, str, int] = (0.0, "", 0)
+    for reading in run.readings:
+        state, _ = engine.advance(state, _event(reading))
+        if reading.step < onset:
+            continue
+        for metric in engine.snapshot(state).metrics:
+            if metric.stage == stage and metric.score is not None and metric.score > best[0]:
+                best = (metric.score, metric.metric, reading.step)
+    if not best[1]:
+        return f"no metric of {stage} has a tolerance to be measured in"
+    return f"nearest of its stage: {best[1]} at step {best[2]}, {best[0]:.2g} of its tolerance, not for long enough"
+
+
+def _event(reading: Reading) -> StepReported:
+    return StepReported(step=reading.step, values=reading.metrics, kind=reading.kind)
 
 
 def _opened(effect: object) -> bool:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of the docs says what the score says: table, curves, delays, misses with their reason."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.corpus import page, plots
+from sentinel.cli import main
+from tests.support import small_corpus
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def score(tmp_path, capsys):
+    def spoil(manifest):
+        # A fault that no run shows: it can only be missed.
+        manifest["runs"][6] |= {"role": "fault", "fault": small_corpus.fault(strength=4.0) | {"kind": "unseen"}}
+
+    folder = small_corpus.write(tmp_path / "corpus", spoil=spoil)
+    assert main(["evaluate", str(folder), "--json", "--details", "--jobs", "1"]) == 0
+    path = tmp_path / "score.json"
+    path.write_text(capsys.readouterr().out)
+    return path
+
+
+def test_the_page_has_the_table_the_plots_and_every_miss_with_its_reason(score, tmp_path):
+    page.write(score, tmp_path / "docs")
+
+    text = (tmp_path / "docs" / "evaluation.md").read_text()
+    assert "| free | strong | 1 | 100.0 %" in text
+    assert "| free | medium | 1 | 0.0 %" in text
+    assert "evaluation/roc_free.svg" in text
+    missed = next(line for line in text.splitlines() if line.startswith("| clean-1 | unseen"))
+    assert "nearest of its stage" in missed
+    assert "replayed |" not in text
+
+
+def test_the_score_without_twins_makes_a_second_table(score, tmp_path):
+    page.write(score, tmp_path / "docs", bare=score)
+
+    text = (tmp_path / "docs" / "evaluation.md").read_text()
+    assert text.count("| free | strong | 1 |") == 2
+    assert "Without twins, with one seed" in text
+
+
+def test_the_plots_are_well_formed_and_name_every_line(score, tmp_path):
+    page.write(score, tmp_path / "docs")
+
+    for name in ("roc_free", "delay_free"):
+        ElementTree.parse(tmp_path / "docs" / "evaluation" / f"{name}.svg")
+    curves = (tmp_path / "docs" / "evaluation" / "roc_free.svg").read_text()
+    assert "Sentinel" in curves
+    assert "ZClip 2.5" in curves
+
+
+def test_the_bars_of_one_strength_sum_to_one(score):
+    document = json.loads(score.read_text())
+
+    drawn = page.delays(document, "free")
+
+    assert "strong (1)" in drawn
+    assert "medium (1)" in drawn
+
+
+def test_names_are_escaped():
+    assert "a &lt; b" in plots.roc("t", [plots.Line("a < b", [(0, 0.5)])], most=10)
