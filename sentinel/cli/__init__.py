@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (SentinelError, OSError) as error:
-        return complain(str(error))
+        return complain(str(error), getattr(error, "exit_code", AT_FAULT))
     except Exception as error:
         if args.traceback:
             raise
@@ -101,11 +101,11 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
-def complain(message: str) -> int:
-    """Print `message` as one line on standard error and return the exit code for input at fault."""
+def complain(message: str, code: int = AT_FAULT) -> int:
+    """Print `message` as one line on standard error and return the exit code."""
     with contextlib.suppress(OSError):
         print(f"sentinel: {' '.join(message.split())}", file=sys.stderr)
-    return AT_FAULT
+    return code
 
 
 def silence_stdout() -> None:

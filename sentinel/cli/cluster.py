@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentinel.cli import FOUND
 from sentinel.errors import DaemonError
 
 if TYPE_CHECKING:
@@ -26,11 +27,15 @@ ADDRESS_FILE = "ray_current_cluster"
 
 
 class AbsentError(DaemonError):
-    """No cluster, or no daemon in it."""
+    """No cluster, or no daemon in it: an answer, not a fault of the command."""
+
+    exit_code = FOUND
 
 
 class UnreachableError(DaemonError):
-    """Somebody should be there and does not answer."""
+    """Somebody should be there and does not answer: an answer, not a fault of the command."""
+
+    exit_code = FOUND
 
 
 def add_address_options(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentinel.cli import FOUND, OK, cluster, output
+from sentinel.cli import FOUND, OK, cluster, incident_files, output
 from sentinel.errors import DaemonError
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def _register_incidents(subparsers: argparse._SubParsersAction[argparse.Argument
     report = _verb(verbs, "report", "one incident as a self-contained HTML page", run_report)
     report.add_argument("id", metavar="ID")
     report.add_argument("-o", "--output", metavar="FILE", help="write it there (default: standard output)")
+    for parser in (listing, show, report):
+        parser.add_argument("--home", default="~/.sentinel", help="the daemon's folder, read where no daemon runs")
 
 
 def _register_captures(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,29 +63,41 @@ def _verb(
     return parser
 
 
+def _ask(args: argparse.Namespace, what: str, question: dict[str, Any]) -> dict[str, Any]:
+    """Return the daemon's answer, or that of its files where no daemon runs."""
+    try:
+        return cluster.ask(args, what, question)
+    except cluster.AbsentError as error:
+        home = Path(args.home).expanduser()
+        if not (home / "incidents").is_dir():
+            raise
+        output.note(f"{error}; read from {home}")
+        return incident_files.answer(home, what, question)
+
+
 def run_list(args: argparse.Namespace) -> int:
     """List incidents; 1 where one is open."""
     from sentinel.sinks import terminal
 
-    document = cluster.ask(args, "incidents", {"run": args.name, "state": args.state})
+    document = _ask(args, "incidents", {"run": args.name, "state": args.state})
     output.emit(args, document, lambda console: terminal.show_incidents(console, document["incidents"]))
     return FOUND if any(row["state"] == "open" for row in document["incidents"]) else OK
 
 
 def run_show(args: argparse.Namespace) -> int:
     """Show one incident; 1 while it is open."""
-    document = cluster.ask(args, "incident", {"id": args.id})
+    document = _ask(args, "incident", {"id": args.id})
     if args.json:
         output.emit(args, document, lambda _: None)
     else:
-        text = cluster.ask(args, "report", {"id": args.id, "form": "markdown"})["text"]
+        text = _ask(args, "report", {"id": args.id, "form": "markdown"})["text"]
         output.console().print(text)
     return FOUND if document["state"] == "open" else OK
 
 
 def run_report(args: argparse.Namespace) -> int:
     """Write the HTML report of one incident."""
-    text = str(cluster.ask(args, "report", {"id": args.id, "form": "html"})["text"])
+    text = str(_ask(args, "report", {"id": args.id, "form": "html"})["text"])
     if args.output is None and not args.json:
         print(text)
         return OK
