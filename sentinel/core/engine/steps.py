@@ -45,7 +45,7 @@ def arrival(state: WatchState, event: StepReported) -> Arrival:
     values, unreadable = numbers(event)
     if not values:
         return Arrival("empty", values, unreadable)
-    if state.last_step is None or (event.step > state.last_step and event.attempt >= state.attempt):
+    if state.last_step is None or event.step > state.last_step:
         return Arrival("fragment" if event.kind == "val" else "next", values, unreadable)
     if event.attempt > state.attempt:
         return Arrival("restart", values, unreadable)

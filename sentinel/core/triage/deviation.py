@@ -49,6 +49,8 @@ class Deviations:
     level: Floats
     """Rows x (norm, any, hidden): what is left of the deviation after rounding, for what comes after; `hidden` is what may
     reach later tensors although the statistics of those in between do not show it."""
+    routed: NDArray[np.bool_]
+    """Rows: an expert was given other tokens, so that nothing of this row is comparable."""
     exact: NDArray[np.bool_]
     """Rows: every known statistic is the same number (and checksums, where both have one)."""
     known: NDArray[np.bool_]
@@ -93,7 +95,7 @@ def deviations(rows: Sequence[RowPair]) -> Deviations:
     level[:, 2] = np.maximum(level[:, 2], _one_token(rows, size, bits))
     size[~np.isnan(routed)] = np.nan
     known &= np.isnan(routed)
-    return Deviations(size, floor, units, overall, level, statistics_same & same_sum, known)
+    return Deviations(size, floor, units, overall, level, ~np.isnan(routed), statistics_same & same_sum, known)
 
 
 def _routed(rows: Sequence[RowPair]) -> Floats:

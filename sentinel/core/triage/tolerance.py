@@ -19,20 +19,22 @@ Triple = tuple[float, float, float]
 # (norm, peak, sum). Half-precision statistics are counted in units of the last place: one unit is noise, two of the norm are not;
 # one element decides a peak, so rounding moves it by three, and in gradients by five.
 FACTORS: Mapping[str, Triple] = {"half": (1.6, 3.4, 12.0), "single": (8.0, 30.0, 20.0)}
-BACKWARD_FACTORS: Mapping[str, Triple] = {"half": (2.4, 6.0, 12.0), "single": (16.0, 60.0, 40.0)}
+BACKWARD_FACTORS: Mapping[str, Triple] = {"half": (1.9, 6.0, 12.0), "single": (16.0, 60.0, 40.0)}
 GRADIENT_FACTORS: Mapping[str, Triple] = {"half": (3.2, 6.0, 12.0), "single": (40.0, 120.0, 80.0)}
 # What a module makes of the deviation that reaches it: of the norm's own, and of any. Sums add up what all tokens share.
 NORM_GAINS: Triple = (3.0, 3.0, 8.0)
-ANY_GAINS: Triple = (0.5, 4.0, 25.0)
+ANY_GAINS: Triple = (0.2, 4.0, 25.0)
+MOVED_NORM_GAIN = 0.5
+"""In place of the first of ANY_GAINS where weights have moved: all tokens pass the same change."""
 # In a tensor of few elements chance does not average out: all gains grow by SMALL / sqrt(elements).
 SMALL = 20.0
 # A bias's gradient is a sum over all tokens that may cancel: little is left for what is rounded off to be compared with.
 SUMMED_GRADIENT = 3.0
 # What an operation adds points anywhere, so it hardly shows in the norm.
-FRESH: Triple = (0.5, 4.0, 20.0)
+FRESH: Triple = (0.2, 4.0, 20.0)
 # Probabilities minus one-hot labels: what is left after that subtraction carries the whole deviation of the logits.
 LOSS_GAIN = 20.0
-_HALVES = frozenset({"bfloat16", "float16"})
+HALVES = frozenset({"bfloat16", "float16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Tolerance:
 
     widened: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     """(kind of row, last name of the module, dtype) -> factor on the whole allowance."""
+    moved: bool = False
+    """Whether the starting weights differ throughout."""
     background: float = 0.0
     """Relative size of what every operation of this pair adds on its own, where its arithmetic differs throughout."""
 
@@ -59,14 +63,15 @@ class Tolerance:
         """The deviation in norm, peak and sum that is no evidence, where `reached` (norm, any) came in."""
         role, _, dtype = row.group
         table = {"output": FACTORS, "input": FACTORS, "gradient": GRADIENT_FACTORS}.get(role, BACKWARD_FACTORS)
-        factors = table["half" if dtype in _HALVES else "single"]
+        factors = table["half" if dtype in HALVES else "single"]
         wide = self.widened.get(row.group, 1.0)
         few = 1.0 + SMALL / math.sqrt(row.elements)
         if role == "gradient" and row.vector:
             wide *= SUMMED_GRADIENT
 
         def of(index: int) -> float:
-            passed = NORM_GAINS[index] * reached[0] + ANY_GAINS[index] * reached[1] + FRESH[index] * self.background
+            any_gain = MOVED_NORM_GAIN if index == 0 and self.moved else ANY_GAINS[index]
+            passed = NORM_GAINS[index] * reached[0] + any_gain * reached[1] + FRESH[index] * self.background
             return wide * (factors[index] * floor[index] + few * passed)
 
         return (of(0), of(1), of(2))

@@ -142,7 +142,7 @@ def _judge(
     compared = int(measured.known.sum())
     rows, rows_why = judge_rows(forest, measured)
     weights = judge_weights(forest, measured)
-    found, added = _faults(forest, measured, tolerance)
+    found, added = _faults(forest, measured, replace(tolerance, moved=bool(weights.moved)))
     if added:
         notes.append(
             f"{stage} rank {rank}: every operation adds about {added:.1g} of its own: another arithmetic (TF32, HF32?)"
@@ -166,7 +166,7 @@ def _judge(
 def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance) -> tuple[list[Fault], float]:
     """The origins, and what every operation adds on its own, which is learnt in a first pass."""
     judge = Deviating(forest, measured, tolerance)
-    found = list(Walk(forest, judge).faults())
+    found = [fault for fault in list(Walk(forest, judge).faults()) if judge.confirmed(fault)]
     added = background(judge.fresh, LEAST_BACKGROUND) if found else 0.0
     if added:
         found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())

@@ -8,15 +8,21 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Protocol
 
+import numpy as np
+
 from sentinel.core.triage.deviation import Deviations
 from sentinel.core.triage.pairing import Pair, RowPair
-from sentinel.core.triage.tolerance import LOSS_GAIN, RowKind, Tolerance
+from sentinel.core.triage.tolerance import HALVES, LOSS_GAIN, RowKind, Tolerance, Triple
 
 Group = tuple[str, str, str]
 Level = tuple[float, float, float]
 """Relative deviation that a tensor carries: in its norm, in any of its statistics, and hidden (see Deviations.level)."""
 NOTHING: Level = (0.0, 0.0, 0.0)
 _INFINITE = float("inf")
+# Rows of equal numbers: more than what precedes the first matrix products of a model, and in half precision than a layer has.
+LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 12, 20, 15
+BROKEN_SCORE = 1.0 + 2.0**-20
+"""Score of a row that only breaks a trail of equal numbers."""
 # Inputs that explain less than this share of an output's deviation agree.
 _FRESH_SHARE = 0.1
 _ROUNDING_NORM = 0.2
@@ -257,6 +263,45 @@ class Walk:
         return worst
 
 
+class Trail:
+    """How long everything was the same number on both sides.
+
+    On one machine with one set of kernels a pair agrees bit for bit up to the fault, however small that is; other kernels or
+    machines differ within the first layer. So the first difference after a long trail of equal rows is an origin, provided that
+    what follows differs as well.
+    """
+
+    def __init__(self, *, broken: bool) -> None:
+        self._equal = 0
+        self._broken = broken
+        self._after: list[bool] | None = None
+
+    def step(self, row: int, size: Triple, floor: Triple, *, half: bool) -> bool:  # noqa: ARG002
+        """Take the next row; whether it is the one that breaks a long trail by more than the rounding of its statistics."""
+        norm = size[0]
+        if norm != norm:  # noqa: PLR0124  # no float tensor, or not comparable
+            return False
+        equal = max(part for part in size if part == part) == 0  # noqa: PLR0124
+        if self._after is not None:
+            self._after.append(equal)
+        if self._broken:
+            return False
+        if equal:
+            self._equal += 1
+            return False
+        self._broken = True
+        long = self._equal >= (LONG_TRAIL_HALF if half else LONG_TRAIL)
+        beyond = half or any(part > 4 * least for part, least in zip(size, floor, strict=True))
+        if long and beyond:
+            self._after = []
+        return long and beyond
+
+    def goes_on(self) -> bool:
+        """Whether the rows after the break differ too."""
+        after = (self._after or [])[:TRAIL_WINDOW]
+        return len(after) < 4 or 5 * sum(not equal for equal in after) >= len(after)
+
+
 class Deviating:
     """Judges rows of a pair by deviation and tolerance, and remembers every score."""
 
@@ -265,7 +310,11 @@ class Deviating:
         self._sizes: list[tuple[float, float, float]] = measured.size.tolist()
         self._floors: list[tuple[float, float, float]] = measured.floor.tolist()
         self._levels: list[Level] = [(norm, reach, hidden) for norm, reach, hidden in measured.level.tolist()]
+        self._routed: list[bool] = measured.routed.tolist()
         self._tolerance = tolerance
+        self._trail = Trail(
+            broken=bool(np.any(~measured.exact[[row for node in forest.nodes for row in node.weights]]))
+        )
         self.seen: list[tuple[Group, float, int, Level]] = []
         self.fresh: list[Fresh] = []
 
@@ -275,7 +324,7 @@ class Deviating:
 
     def outputs(self, node: Node, explained: Level) -> None:
         """Note what a call of agreeing inputs added on its own."""
-        for row in node.outputs:
+        for row in () if node.children else node.outputs:
             size, overall = self._sizes[row], self._levels[row][1]
             if explained[1] <= _FRESH_SHARE * overall or overall == 0:
                 kind = self._rows[row][1].name.split(".")[-3]
@@ -283,7 +332,7 @@ class Deviating:
 
     def score(self, row: int, node: Node, explained: Level, role: str) -> float:
         """The worst of the three measures over its allowance."""
-        if role == "weight":
+        if role == "weight" or (role == "gradient" and self._given_other_rows(node)):
             return 0.0
         shape = self._rows[row][1].shape
         kind = RowKind(group_of(node, role, self._rows[row][1].dtype), max(1, prod(shape)), len(shape) == 1)
@@ -295,7 +344,18 @@ class Deviating:
         )
         if score:
             self.seen.append((kind.group, score, row, explained))
+        if self._trail.step(row, self._sizes[row], self._floors[row], half=kind.group[2] in HALVES):
+            return max(score, BROKEN_SCORE)
         return score
+
+    def confirmed(self, fault: Fault) -> bool:
+        """Whether a fault that only broke a trail of equal numbers went on to change what follows."""
+        return fault.score != BROKEN_SCORE or self._trail.goes_on()
+
+    def _given_other_rows(self, node: Node) -> bool:
+        """Whether an expert saw other tokens: its weights' gradients then say nothing."""
+        calls = [node, node.forward] if node.forward is not None else [node]
+        return any(self._routed[row] for call in calls for row in call.inputs)
 
 
 def group_of(node: Node, role: str, dtype: str) -> Group:
