@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sentinel.trainer.backward import QuietBackwardHook
 from sentinel.trainer.footprint import ModelFootprint, ProcessFootprint, forget_exit_handler
 from sentinel.trainer.fuse import attempt
 
@@ -91,6 +92,8 @@ class Probe:
         self._hooks: ModelFootprint | None = None
         self._staging = ""
         self._collectors: list[Any] = []
+        self._open_hooks: list[QuietBackwardHook] = []
+        self._backward_hook: tuple[Any, Any] | None = None
 
     # ------------------------------------------------------------------ opening
 
@@ -124,6 +127,7 @@ class Probe:
             json.dump(self._config(), file)
         self._debugger = PrecisionDebugger(config_path=config)
         os.unlink(config)
+        self._observe_gradients_quietly()
 
     def _quieten(self) -> None:
         """Silence the three to five lines that msprobe prints a stage; errors still show."""
@@ -134,6 +138,15 @@ class Probe:
         for logger in (core_log.logger, pytorch_log.logger):
             self._log_levels.append((logger, logger.level))
             logger.level = max(logger.level, MsgConst.LogLevel.ERROR.value)
+
+    def _observe_gradients_quietly(self) -> None:
+        """Keep msprobe's module hooks off the autograd graph; see `backward`."""
+        from msprobe.pytorch.dump.module_dump import module_processor
+
+        self._backward_hook = (module_processor, module_processor.BackwardHook)
+        module_processor.BackwardHook = functools.partial(
+            QuietBackwardHook, self._open_hooks, functools.partial(self._break, "backward")
+        )
 
     def _config(self) -> dict[str, Any]:
         task = str(self.plan.get("task") or "statistics")
@@ -227,6 +240,9 @@ class Probe:
             self._debugger.start(model)
 
     def _stop(self, stage: str) -> None:
+        for hook in self._open_hooks:
+            hook.flush()
+        self._open_hooks.clear()
         self._debugger.stop()
         self._debugger.service.reset_status()
         entry = self.stages.setdefault(stage, {})
@@ -279,6 +295,10 @@ class Probe:
         self._set_aside = None
         Runtime.is_running = False
         get_api_register().restore_all_api()
+        if self._backward_hook is not None:
+            module_processor, original = self._backward_hook
+            module_processor.BackwardHook = original
+        self._open_hooks.clear()
         for handle in BaseHookManager.hook_handle_dict.values():
             if hasattr(handle, "remove"):
                 handle.remove()

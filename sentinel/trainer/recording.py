@@ -26,7 +26,7 @@ class RecordingFile:
             _end_last_line(self.path)
             self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - stays open for the run
         if records:
-            self._file.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+            self._file.write("".join(json.dumps(record) + "\n" for record in records))
             self._file.flush()
         return {}
 

@@ -35,6 +35,7 @@ def test_the_plugin_brings_in_the_standard_library_and_nothing_else():
         f"sentinel.trainer.{name}"
         for name in (
             "after_import",
+            "backward",
             "arming",
             "driver",
             "emitter",
