@@ -61,7 +61,7 @@ def objection(fault: Fault, *, modules: Sequence[str], steps: int) -> str | None
     if fault.kind == "scale" and fault.module == last_layer(modules):
         return "the norm that follows the last layer takes any factor out again: no number of the run would change"
     if fault.kind == "stale":
-        return _objection_to_stale(fault)
+        return _objection_to_stale(fault, modules)
     if fault.kind == "nan_grad":
         return _objection_to_nan(fault, steps)
     fits, takes = {
@@ -73,14 +73,20 @@ def objection(fault: Fault, *, modules: Sequence[str], steps: int) -> str | None
     return None if fits else f"{fault.kind} takes {takes}"
 
 
-def _objection_to_stale(fault: Fault) -> str | None:
+def _objection_to_stale(fault: Fault, modules: Sequence[str]) -> str | None:
     if fault.stage == "ref_compute_log_prob":
         return "the reference's weights never change, so older ones are the same"
-    if fault.module.endswith((".act_fn", ".rotary_emb")):
-        return f"{fault.module} has no weights that could be old"
+    if not has_own_weights(fault.module, modules):
+        return f"stale needs weights, and {fault.module} has none of its own; name the module that has"
     if not 1 <= fault.size < fault.step:
         return f"stale takes the age of the weights in steps, 1 to {fault.step - 1} at step {fault.step}"
     return None
+
+
+def has_own_weights(module: str, modules: Sequence[str]) -> bool:
+    """Whether a module holds parameters itself: neither a container nor a function without any."""
+    container = any(other.startswith(f"{module}.") for other in modules)
+    return not container and not module.endswith(("act_fn", "rotary_emb"))
 
 
 def _objection_to_nan(fault: Fault, steps: int) -> str | None:

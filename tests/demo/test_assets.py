@@ -7,6 +7,7 @@ import random
 import pytest
 
 from sentinel.demo.assets import AssetSettings, dialogues, load, module_paths, prepare
+from sentinel.demo.plans import has_own_weights
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -56,6 +57,16 @@ def test_the_module_paths_are_those_of_the_model(made):
 
     computing = {name for name, module in model.named_modules() if name and type(module).__name__ != "ModuleList"}
     assert set(module_paths(QUICK)) == computing
+
+
+def test_modules_with_weights_of_their_own_are_known_without_the_model(made):
+    from transformers import AutoModelForCausalLM
+
+    paths = module_paths(QUICK)
+    model = AutoModelForCausalLM.from_pretrained(made.model)
+
+    holding = {name for name, module in model.named_modules() if list(module.parameters(recurse=False))}
+    assert {path for path in paths if has_own_weights(path, paths)} == holding
 
 
 def test_prompts_are_chats_with_a_right_answer(made):

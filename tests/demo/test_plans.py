@@ -64,8 +64,9 @@ def test_drawn_faults_make_no_nan_and_leave_a_step_for_the_dump():
         ("actor_update:model.norm:mantissa=24@4", "1 to 23"),
         ("actor_update:model.norm:stale=4@4", "1 to 3 at step 4"),
         ("ref_compute_log_prob:model.norm:stale=2@4", "never change"),
-        ("actor_update:model.layers.0.mlp.act_fn:stale=2@4", "has no weights"),
-        ("actor_update:model.rotary_emb:stale=2@4", "has no weights"),
+        ("actor_update:model.layers.0.mlp.act_fn:stale=2@4", "has none of its own"),
+        ("actor_update:model.rotary_emb:stale=2@4", "has none of its own"),
+        ("actor_update:model.layers.0.mlp:stale=2@4", "has none of its own"),
         ("ref_compute_log_prob:model.norm:nan_grad=2@4", "only actor_update has one"),
         ("actor_update:model.norm:nan_grad=5@4", "1 to 4 at step 4"),
     ],
@@ -80,7 +81,8 @@ def test_what_cannot_be_planted_is_refused_in_one_line(text, says):
 
 
 def test_every_kind_can_be_planted():
+    """On a module that has weights of its own."""
     sizes = {"scale": 1.02, "bias": 0.1, "mask": 0.1, "mantissa": 16, "stale": 2, "nan_grad": 3}
     for kind, size in sizes.items():
-        fault = Fault(stage="actor_update", module="model.layers.0.mlp", kind=kind, size=size, step=4)
+        fault = Fault(stage="actor_update", module="model.layers.0.mlp.up_proj", kind=kind, size=size, step=4)
         assert objection(fault, modules=MODULES, steps=STEPS) is None
