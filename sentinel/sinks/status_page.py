@@ -11,6 +11,8 @@ import math
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
+from sentinel.sinks.durations import short
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -37,11 +39,9 @@ _TEXTS = {
         "expected": "expected",
         "deviation": "deviation",
         "trend": "last steps",
-        "stage": "stage",
         "since": "since step",
         "report": "report",
         "steps": "steps",
-        "outcome": "outcome",
         "waiting": "waiting for its first step",
         "watching": "watching",
         "incident": "incident",
@@ -70,11 +70,9 @@ _TEXTS = {
         "expected": "预期",
         "deviation": "偏离",
         "trend": "最近各步",
-        "stage": "阶段",
         "since": "起始步",
         "report": "报告",
         "steps": "步",
-        "outcome": "结果",
         "waiting": "等待第一步",
         "watching": "监视中",
         "incident": "异常",
@@ -101,9 +99,10 @@ section{background:var(--paper);border:1px solid var(--line);border-radius:8px;p
 .dim,footer{color:var(--dim)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.88rem}
 th{text-align:left;font-weight:500;color:var(--dim)}td,th{padding:.25rem .6rem .25rem 0;border-top:1px solid var(--line);vertical-align:top}
-td.n{font-variant-numeric:tabular-nums;white-space:nowrap}td.out{color:var(--bad);font-weight:600}td.text{overflow-wrap:anywhere;min-width:12rem}
+td.n{font-variant-numeric:tabular-nums;white-space:nowrap}td.out{color:var(--bad);font-weight:600}td.text{overflow-wrap:anywhere;min-width:10rem}
 svg{display:block}polyline{fill:none;stroke:var(--ink);stroke-width:1.2}rect{fill:var(--good);opacity:.15}circle{fill:var(--bad)}
-ul{margin:.2rem 0;padding-left:1.2rem;overflow-wrap:anywhere}a{color:inherit}
+ul{margin:.2rem 0;padding-left:1.2rem;overflow-wrap:anywhere}ul.plain{list-style:none;padding:0}ul.plain li{border-top:1px solid var(--line);padding:.4rem 0}
+a{color:inherit}@media(max-width:40rem){.wide-only{display:none}td.text{min-width:8rem}}
 """
 
 
@@ -115,7 +114,7 @@ def render(document: Mapping[str, Any], language: str) -> str:
         language: `en` or `zh`.
     """
     texts = _TEXTS.get(language, _TEXTS["en"])
-    runs = sorted(document.get("runs", ()), key=lambda row: (row["state"] == "finished", row["run"]))
+    runs = sorted(document.get("runs", ()), key=lambda r: (r["state"] == "finished", not r["open_incidents"], r["run"]))
     body = "".join(_run(row, texts) for row in runs) or f"<section>{texts['no_runs']}</section>"
     footer = texts["footer"].format(
         _safe(document.get("version")), _safe(document.get("host")), _safe(document.get("restarts"))
@@ -141,7 +140,7 @@ def _run(row: Mapping[str, Any], texts: Mapping[str, str]) -> str:
     baseline = f"{texts['baseline']} {_safe(row['baseline'])}" if row["baseline"] else texts["no_baseline"]
     step = "" if row["last_step"] is None else f"{texts['step']} {row['last_step']}"
     seconds = row["seconds_since_step"]
-    age = "" if seconds is None else texts["ago"].format(_duration(float(seconds)))
+    age = "" if seconds is None else texts["ago"].format(short(float(seconds)))
     return (
         f'<section><div class="top"><h2>{_safe(row["run"])}</h2>'
         f'<span class="state {_safe(state)}">{texts.get(state, _safe(state))}</span><span>{step}</span>'
@@ -161,38 +160,33 @@ def _listed(lines: Sequence[object], head: str = "") -> str:
     return f'{f"<h3>{head}</h3>" if head else ""}<ul class="warning">{items}</ul>'
 
 
-def _table(head: str, names: Sequence[str], rows: Sequence[str]) -> str:
-    cells = "".join(f"<th>{name}</th>" for name in names)
-    return f'<h3>{head}</h3><div class="wide"><table><tr>{cells}</tr>{"".join(rows)}</table></div>'
-
-
 def _incidents(incidents: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> str:
     if not incidents:
         return f'<h3>{texts["incidents"]}</h3><span class="dim">{texts["no_incidents"]}</span>'
-    rows = []
-    for found in reversed(incidents):
+    entries = []
+    for found in sorted(incidents, key=lambda i: (i["state"] != "open", -i["opened_at_step"])):
         link = f"/reports/{urllib.parse.quote(str(found['id']), safe='')}"
-        rows.append(
-            f'<tr><td class="{_safe(found["severity"])}">{_safe(found["kind"])}</td><td>{_safe(found["stage"])}</td>'
-            f'<td class="n">{found["opened_at_step"]}</td><td>{texts.get(found["state"], _safe(found["state"]))}</td>'
-            f'<td class="text">{_safe(found["because"])}</td><td><a href="{link}">{texts["report"]}</a></td></tr>'
+        entries.append(
+            f'<li><span class="{_safe(found["severity"])}">{_safe(found["kind"])}</span> {_safe(found["stage"])} · '
+            f"{texts['since']} {found['opened_at_step']} · {texts.get(found['state'], _safe(found['state']))} · "
+            f'<a href="{link}">{texts["report"]}</a><br>{_safe(found["because"])}</li>'
         )
-    return _table(texts["incidents"], ("", texts["stage"], texts["since"], "", "", ""), rows)
+    return f'<h3>{texts["incidents"]}</h3><ul class="plain">{"".join(entries)}</ul>'
 
 
 def _captures(captures: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> str:
     if not captures:
         return ""
-    rows = []
+    entries = []
     for capture in reversed(captures):
         told = capture["receipt"] or capture["order"]
-        why = f": {told['why']}" if told.get("why") else ""
-        rows.append(
-            f'<tr><td>{_safe(capture["id"])}</td><td class="n">{told["first_step"]}-{told["last_step"]}</td>'
-            f"<td>{_safe(', '.join(told['stages']))}</td>"
-            f'<td class="text">{_safe(told.get("outcome", capture["state"]) + why)}</td></tr>'
+        stages = ", ".join(told["stages"] or capture["order"]["stages"])
+        why = f"<br>{_safe(told['why'])}" if told.get("why") else ""
+        entries.append(
+            f"<li>{_safe(capture['id'])} · {_safe(stages)} · {texts['steps']} {told['first_step']}-{told['last_step']} · "
+            f"{_safe(told.get('outcome', capture['state']))}{why}</li>"
         )
-    return _table(texts["captures"], ("", texts["steps"], texts["stage"], texts["outcome"]), rows)
+    return f'<h3>{texts["captures"]}</h3><ul class="plain">{"".join(entries)}</ul>'
 
 
 def _metrics(metrics: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> str:
@@ -206,11 +200,14 @@ def _metrics(metrics: Sequence[Mapping[str, Any]], texts: Mapping[str, str]) -> 
         expected = "" if band is None else f"{_number(band['low'])} … {_number(band['high'])}"
         rows.append(
             f'<tr><td class="text">{_safe(metric["metric"])}</td><td class="n">{_number(metric["value"])}</td>'
-            f'<td class="n">{expected}</td><td class="n{" out" if out else ""}">{"" if score is None else _number(score)}</td>'
+            f'<td class="n wide-only">{expected}</td><td class="n{" out" if out else ""}">{"" if score is None else _number(score)}</td>'
             f"<td>{sparkline(metric.get('series', ()), band)}</td></tr>"
         )
-    names = (texts["metric"], texts["value"], texts["expected"], texts["deviation"], texts["trend"])
-    return _table(texts["metrics"], names, rows)
+    head = (
+        f'<tr><th>{texts["metric"]}</th><th>{texts["value"]}</th><th class="wide-only">{texts["expected"]}</th>'
+        f"<th>{texts['deviation']}</th><th>{texts['trend']}</th></tr>"
+    )
+    return f'<h3>{texts["metrics"]}</h3><div class="wide"><table>{head}{"".join(rows)}</table></div>'
 
 
 def sparkline(series: Sequence[Sequence[float]], band: Mapping[str, float] | None) -> str:
@@ -221,10 +218,10 @@ def sparkline(series: Sequence[Sequence[float]], band: Mapping[str, float] | Non
         return ""
     edges = [edge for edge in (band["low"], band["high"]) if math.isfinite(edge)] if band else []
     low, high = min(finite + edges), max(finite + edges)
-    span = (high - low) or 1.0
+    half_span = (high / 2 - low / 2) or 1.0  # halves: the difference of two large numbers may be too large
 
     def y(value: float) -> float:
-        return round(_HEIGHT - 2 - (value - low) / span * (_HEIGHT - 4), 1)
+        return round(_HEIGHT - 2 - (value / 2 - low / 2) / half_span * (_HEIGHT - 4), 1)
 
     def x(index: int) -> float:
         return round(index * (_WIDTH - 4) / (len(points) - 1) + 2, 1)
@@ -239,14 +236,6 @@ def sparkline(series: Sequence[Sequence[float]], band: Mapping[str, float] | Non
 
 def _number(value: float) -> str:
     return f"{value:.5g}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h" if seconds < 172800 else f"{seconds / 86400:.0f} d"
 
 
 def _safe(value: object) -> str:

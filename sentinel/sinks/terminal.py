@@ -12,6 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sentinel.sinks.durations import short
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -104,9 +106,9 @@ def sparkline(values: Sequence[float]) -> str:
     finite = [value for value in last if math.isfinite(value)]
     if not finite:
         return "!" * len(last)
-    low, span = min(finite), (max(finite) - min(finite)) or 1.0
+    low, half_span = min(finite), (max(finite) / 2 - min(finite) / 2) or 1.0
     top = len(_BLOCKS) - 1
-    return "".join(_BLOCKS[int((v - low) / span * top)] if math.isfinite(v) else "!" for v in last)
+    return "".join(_BLOCKS[int((v / 2 - low / 2) / half_span * top)] if math.isfinite(v) else "!" for v in last)
 
 
 def _headline(document: Mapping[str, Any]) -> Text:
@@ -133,7 +135,7 @@ def _styled(text: object, styles: Mapping[str, str]) -> Text:
 def _runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = _table("run", "state", "step", "age", "baseline", "regime", "open", "captures")
     for row in rows:
-        age = "" if row["seconds_since_step"] is None else f"{row['seconds_since_step']:.0f} s"
+        age = "" if row["seconds_since_step"] is None else short(row["seconds_since_step"])
         table.add_row(
             Text(row["run"]),
             _styled(row["state"], _STATE_STYLES),
