@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores of triage, and of its peers, on the fault sets, graded by what the dump can show at the true place.
 
-strong: at the true place at least two units of the last place (bf16) or ten times the noise of the healthy pair (fp32) in one of
-norm, max and min; marginal: less, but not nothing; nothing: the four statistics of the true place do not show the fault.
+strong: at the true place at least two units of the last place in the norm (bf16; or four in max or min, which one element
+decides), or ten times the noise of the healthy pair in norm, max or min (fp32); marginal: less, but not nothing; nothing: the
+four statistics of the true place do not show the fault.
 
     python -m bench.triage_score CORPUS [--misses] [--peers]
 """
@@ -80,10 +81,10 @@ def _evidence(pair: dict, corpus: Path, module: str, direction: str) -> str:
     for key, (size, units) in effect.items():
         noise_size, noise_units = noise.get(key, (np.zeros(3), np.zeros(2)))
         if direction == "parameters":
-            ratio = 10.0 if size.max() > max(10 * noise_size.max(), 0) else float(size.max() > 0)
+            ratio = 10.0 if size.max() > 10 * max(noise_size.max(), LEAST_NOISE) else 0.0
         elif pair["dtype"] == "bfloat16":
             gap = np.nan_to_num(units - np.nan_to_num(noise_units, posinf=1e9), posinf=1e9)
-            ratio = 10.0 if gap.max() >= 2 else float(gap.max() >= 1)
+            ratio = 10.0 if gap[0] >= 2 or gap[1] >= 4 else float(gap.max() >= 1)
         else:
             ratio = float(np.max(size[:2] / np.maximum(np.nan_to_num(noise_size[:2], posinf=1e9), LEAST_NOISE)))
         if ratio >= 10:
@@ -160,7 +161,11 @@ def judge(case: Case, answer: Answer) -> str:
         return "silent"
     if case.module is None:
         return "wrong"
-    if answer.module == case.module and answer.direction in {case.direction, None}:
+    # A weight shows in its parameters, or in what it computes.
+    fine = {case.direction, None} | (
+        {"parameters", "forward"} if case.pair["fault"]["kind"].startswith("weight") else set()
+    )
+    if answer.module == case.module and answer.direction in fine:
         return "right"
     if answer.module.startswith(f"{case.module}.") or case.module.startswith(f"{answer.module}."):
         return "parent"

@@ -19,8 +19,8 @@ Level = tuple[float, float, float]
 """Relative deviation that a tensor carries: in its norm, in any of its statistics, and hidden (see Deviations.level)."""
 NOTHING: Level = (0.0, 0.0, 0.0)
 _INFINITE = float("inf")
-# Rows of equal numbers: more than what precedes the first matrix products of a model, and in half precision than a layer has.
-LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 12, 20, 15
+# Rows of equal numbers: more than a layer has, and in half precision, which hides differences, more than two.
+LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 30, 60, 15
 BROKEN_SCORE = 1.0 + 2.0**-20
 """Score of a row that only breaks a trail of equal numbers."""
 # Inputs that explain less than this share of an output's deviation agree.
