@@ -73,13 +73,13 @@ def scene(regime: str, count: int) -> tuple[Reference | None, tuple[Reading, ...
 
 
 def timed(engine: Engine, state: WatchState, run: tuple[Reading, ...]) -> tuple[WatchState, np.ndarray]:
-    """The last state, and milliseconds of each step after the first ten."""
+    """The last state, and milliseconds of each step after the first ten: the thread's own CPU time, for machines are shared."""
     spent = []
     for reading in run:
         event = StepReported(step=reading.step, values=reading.metrics)
-        began = time.perf_counter()
+        began = time.thread_time()
         state, _ = engine.advance(state, event)
-        spent.append(time.perf_counter() - began)
+        spent.append(time.thread_time() - began)
     return state, np.array(spent[10:]) * 1e3
 
 

@@ -10,10 +10,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentinel.core.catalogue import Catalogue
-from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen, index_of
+from sentinel.core.frames import Bools, Floats, Integers, SeriesIndex, frozen, index_of
 from sentinel.records import Reading, Reference, ReferenceRun
 
 Run = dict[int, dict[str, float]]
+
+
+EQUAL = 1e-6
+"""Relative difference up to which two numbers count as equal: a sum in another order (verl V1 replays: 1e-7)."""
+ENGINE = ("rollout_corr/rollout_log_ppl", "rollout_corr/rollout_ppl")
+"""The rollout engine's own perplexity of what it sampled."""
+SAMPLE = 200
+"""Cells looked at for chance agreement."""
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Series that are equal under replay and differ otherwise."""
+
+    rows: Integers
+    bans: float
+    """log10 of the odds for a replay when all of them are equal at a step."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +52,10 @@ class Baseline:
     """(series,): largest distance from perfect agreement in any seed; 0 where there is no data."""
     not_finite: Bools
     """(steps, series): some seed or twin is NaN or infinite there."""
+    lengths: Telling
+    scores: Telling
+    engine_rows: Integers
+    """Rows of `ENGINE`."""
     resolution: float
     """Half the smallest difference the coarsest reference file can show; 0 where not limited."""
     rollout_steps: frozenset[int]
@@ -72,9 +93,30 @@ def learn(reference: Reference, catalogue: Catalogue) -> Baseline | None:
         present=frozen(_shares(seeds, index)),
         furthest=frozen(np.nan_to_num(np.abs(cells - index.perfect), nan=0.0).max(axis=(0, 1))),
         not_finite=frozen(_not_finite((*seeds, *twins), index, line)),
+        lengths=_telling(index, cells, "length"),
+        scores=_telling(index, cells, "score"),
+        engine_rows=np.array([index.rows[key] for key in ENGINE if key in index.rows], dtype=np.int64),
         resolution=max(resolutions, default=0.0),
         rollout_steps=frozenset(reference.rollout_steps),
     )
+
+
+def _telling(index: SeriesIndex, cells: Floats, group: str) -> Telling:
+    """Series of an evidence group, and how rarely two different cells of the baseline agree in all of its means."""
+    entries = enumerate(index.entries)
+    rows = np.array(
+        [row for row, entry in entries if entry.group == group and entry.metric_class == "exact"], dtype=np.int64
+    )
+    means = [row for row in rows if "max" not in index.keys[row] and "min" not in index.keys[row]]
+    seen = cells[:, :, means].reshape(-1, len(means))
+    seen = seen[np.isfinite(seen).all(axis=1)][:SAMPLE] if means else seen[:0]
+    if len(seen) < 2:
+        return Telling(rows=rows, bans=0.0)
+    near = np.abs(seen[:, None] - seen[None, :]) <= EQUAL * np.maximum(np.abs(seen[None, :]), EQUAL)
+    pairs = len(seen) * (len(seen) - 1)
+    agree = float(near.all(axis=2).sum() - len(seen))
+    # Several seeds are several chances.
+    return Telling(rows=rows, bans=max(0.0, -float(np.log10((agree + 1.0) / (pairs + 2.0) * len(cells)))))
 
 
 def _flat(run: ReferenceRun) -> dict[int, dict[str, float]]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sentinel.core.compare.free import FreeBands, transformed
-from sentinel.core.compare.learn import Baseline
-from sentinel.core.compare.regime import EQUAL
+from sentinel.core.compare.learn import EQUAL, Baseline
 from sentinel.core.compare.replayed import Pairing, deviation
 from sentinel.core.frames import Bools, Floats, SeriesFrame
 from sentinel.core.window import Past

@@ -14,21 +14,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sentinel.core.compare.learn import Baseline
-from sentinel.core.frames import Floats, SeriesFrame
+from sentinel.core.compare.learn import EQUAL, Baseline
+from sentinel.core.frames import Floats, Integers, SeriesFrame
 
-EQUAL = 1e-6
-"""Relative difference up to which two numbers count as equal: a sum in another order (verl V1 replays: 1e-7)."""
-ENGINE = ("rollout_corr/rollout_log_ppl", "rollout_corr/rollout_ppl")
 ENGINE_BANS = 6.0
-LENGTHS, SCORES = "length", "score"
-"""Evidence groups of the catalogue."""
 LENGTH_DIFFERS = -6.0
 SCORE_DIFFERS = -2.0
 SURE = 2.0
 """Bans at which a regime is decided: odds of 100 to 1."""
 FIRM = 4.0
 """Bans from which on differences are faults, not another regime."""
+SETTLED = -15.0
+"""Bans below which nothing would turn a free run into a replay."""
 PATIENCE = 6
 """Steps without a decision after which a run counts as free; at once where it shares no telling metric with the baseline."""
 
@@ -58,15 +55,14 @@ def recognise(known: Recognition, frame: SeriesFrame, baseline: Baseline) -> Rec
     place = baseline.line.get(frame.step)
     if known.wanted == "free":
         return replace(known, regime="free")
-    if place is None or known.firm:
+    if place is None or known.firm or (known.bans and max(known.bans) <= SETTLED):
         return known
     seeds = len(baseline.seeds)
     bans, scores = np.array(known.bans or (0.0,) * seeds), np.array(known.scores or (False,) * seeds)
-    engine, _ = _equal(frame, baseline, place, ENGINE)
-    length, telling = _equal(frame, baseline, place, _keys(baseline, LENGTHS))
-    score, scored = _equal(frame, baseline, place, _keys(baseline, SCORES))
-    for equal, group in ((length, LENGTHS), (score, SCORES)):
-        bans += np.where(equal == 1, _surprise(baseline, group), 0.0)
+    engine, _ = _equal(frame, baseline, place, baseline.engine_rows)
+    length, telling = _equal(frame, baseline, place, baseline.lengths.rows)
+    score, scored = _equal(frame, baseline, place, baseline.scores.rows)
+    bans += np.where(length == 1, baseline.lengths.bans, 0.0) + np.where(score == 1, baseline.scores.bans, 0.0)
     bans += np.where(engine == 1, ENGINE_BANS, 0.0) + np.where(length == -1, LENGTH_DIFFERS, 0.0)
     scores |= score == -1
     undecided = known.undecided + (1 if telling or scored else PATIENCE)
@@ -76,38 +72,13 @@ def recognise(known: Recognition, frame: SeriesFrame, baseline: Baseline) -> Rec
     return _decided(kept)
 
 
-def _keys(baseline: Baseline, group: str) -> tuple[str, ...]:
-    entries = zip(baseline.index.keys, baseline.index.entries, strict=True)
-    return tuple(key for key, entry in entries if entry.group == group and entry.metric_class == "exact")
-
-
-def _equal(frame: SeriesFrame, baseline: Baseline, place: int, keys: tuple[str, ...]) -> tuple[Floats, bool]:
+def _equal(frame: SeriesFrame, baseline: Baseline, place: int, rows: Integers) -> tuple[Floats, bool]:
     """Per seed: 1 when all of the keys that both sides have are equal, -1 when one differs, 0 when there are none."""
-    rows = np.array([baseline.index.rows[key] for key in keys if key in baseline.index.rows], dtype=np.int64)
     expected, values = baseline.seeds[:, place, rows], frame.values[rows]
     both = np.isfinite(expected) & np.isfinite(values)
     differs = both & (np.abs(values - expected) > EQUAL * np.maximum(np.abs(expected), EQUAL) + baseline.resolution)
     told = np.where(differs.any(axis=1), -1.0, np.where(both.any(axis=1), 1.0, 0.0))
     return told, bool(both.any())
-
-
-def _surprise(baseline: Baseline, group: str) -> float:
-    """Bans of equality: how rarely two different cells of the baseline agree in all means of the group, less the number of seeds."""
-    rows = [baseline.index.rows[key] for key in _keys(baseline, group) if "max" not in key and "min" not in key]
-    if not rows:
-        return 0.0
-    cells = baseline.seeds[:, :, rows].reshape(-1, len(rows))
-    cells = cells[np.isfinite(cells).all(axis=1)][:SAMPLE]
-    if len(cells) < 2:
-        return 0.0
-    near = np.abs(cells[:, None] - cells[None, :]) <= EQUAL * np.maximum(np.abs(cells[None, :]), EQUAL)
-    pairs = len(cells) * (len(cells) - 1)
-    agree = float(near.all(axis=2).sum() - len(cells))
-    return max(0.0, -float(np.log10((agree + 1.0) / (pairs + 2.0) * len(baseline.seeds))))
-
-
-SAMPLE = 200
-"""Cells looked at for chance agreement."""
 
 
 def _decided(known: Recognition) -> Recognition:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentinel.core.compare.learn import Baseline
-from sentinel.core.compare.regime import EQUAL
+from sentinel.core.compare.learn import EQUAL, Baseline
 from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen
 
 ULP = 2.0**-23

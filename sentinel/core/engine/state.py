@@ -83,7 +83,16 @@ def prepared(state: WatchState, catalogue: Catalogue) -> WatchState:
         return state
     baseline = None if state.reference is None else learn(state.reference, catalogue)
     keys = state.keys or (() if baseline is None else baseline.index.keys)
-    return replace(state, keys=keys, index=index_of(keys, catalogue), baseline=baseline)
+    state = replace(state, keys=keys, index=index_of(keys, catalogue), baseline=baseline)
+    if baseline is None:
+        return state
+    # What can be foreseen is learned now, so that no step waits for it.
+    wanted = state.recognition.wanted
+    return replace(
+        state,
+        pairing=learn_pairing(baseline, state.recognition.seed) if wanted != "free" else None,
+        bands=learn_bands(baseline) if wanted != "replayed" else None,
+    )
 
 
 def with_comparison(state: WatchState) -> WatchState:

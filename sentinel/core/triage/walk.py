@@ -20,7 +20,7 @@ Level = tuple[float, float, float]
 NOTHING: Level = (0.0, 0.0, 0.0)
 _INFINITE = float("inf")
 # Rows of equal numbers: more than a layer has, and in half precision, which hides differences, more than two.
-LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 30, 60, 15
+LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 30, 6000, 15
 BROKEN_SCORE = 1.0 + 2.0**-20
 """Score of a row that only breaks a trail of equal numbers."""
 # Inputs that explain less than this share of an output's deviation agree.
