@@ -17,7 +17,7 @@ from sentinel.sources.reader import Parser
 from sentinel.sources.values import numbers_of, python_dict, whole_number
 
 _TOTAL = re.compile(r"\s*Total optimization steps = ([\d,]+)")
-_CORE = re.compile(r"\{'")
+_CORE = re.compile(r"(?:^|(?<=\}))\s*\{'")
 _BANNER = "Running training *****"
 _MARKS = frozenset(("loss", "grad_norm", "learning_rate", "train_runtime", "global_step/max_steps", "train_loss"))
 _FALLING = ("num_tokens", "epoch")

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sentinel.sources.ledger import Record
-from sentinel.sources.lines import Line
+from sentinel.sources.lines import Line, Notes
 from sentinel.sources.reader import Parser
 from sentinel.sources.values import first_value
 
 
 class JsonLines(Parser):
     """Bad lines are noted and passed over, a cut last line is left out whole."""
+
+    strict = True
+    """Bare NaN and Infinity are worth a remark."""
 
     def line(self, line: Line) -> Iterable[Record]:
         """As `Parser.line`."""
@@ -28,10 +31,7 @@ class JsonLines(Parser):
     def _slowly(self, line: Line) -> Iterator[Record]:
         text = line.text.strip()
         while text:
-            try:
-                value, end = first_value(text, self.notes) if text[0] == "{" else (None, 0)
-            except ValueError:
-                end = 0
+            value, end = self._object(text)
             if not end:
                 if line.ended:
                     self.notes.add("corrupt_line", f"not JSON, passed over: {text[:60]}")
@@ -44,6 +44,14 @@ class JsonLines(Parser):
                 self.notes.add("glued_text", f"something follows a record on its line: {rest[:60]}")
             yield from self.record(value)
             text = rest
+
+    def _object(self, text: str) -> tuple[dict[str, Any], int]:
+        """The JSON object at the beginning of the text, and where it ends; 0 where there is none."""
+        try:
+            value, end = first_value(text, self.notes if self.strict else Notes()) if text[0] == "{" else ({}, 0)
+        except ValueError:
+            return {}, 0
+        return value, end
 
     def fast(self, text: str) -> Record | None:
         """The record of a line of the usual form, or None: then `record` decides."""

@@ -72,6 +72,7 @@ class Recording(JsonLines):
     """What the trainer side of Sentinel recorded of a run (`SENTINEL_RECORD`)."""
 
     format = "sentinel_recording"
+    strict = False
 
     def __init__(self, notes: Notes) -> None:
         super().__init__(notes)

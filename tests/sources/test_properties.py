@@ -13,9 +13,7 @@ from sentinel.errors import UnreadableLog
 from sentinel.sources import read_file
 from tests.sources.logs import ANY_LOG, CONSOLES, Log, lost, megatron_logs, read, verl_logs, wrong_numbers
 
-settings.register_profile("sources", deadline=None, max_examples=60)
-settings.load_profile("sources")
-
+PROPERTY = settings(deadline=None, max_examples=60)
 pytestmark = pytest.mark.timeout(120)
 
 COLOURS = st.sampled_from(["\x1b[36m", "\x1b[0m", "\x1b[38;2;180;60;0m", "\x1b[2m"])
@@ -44,6 +42,7 @@ GLUED = st.sampled_from(
 )
 
 
+@PROPERTY
 @given(ANY_LOG)
 def test_a_valid_log_is_read_whole_and_right(log):
     got = read(log.format, log.data())
@@ -53,6 +52,7 @@ def test_a_valid_log_is_read_whole_and_right(log):
     assert {"value_cut", "glued_text", "corrupt_line", "orphan_fragment"}.isdisjoint(got.warnings)
 
 
+@PROPERTY
 @given(ANY_LOG, st.data())
 def test_a_file_cut_anywhere_loses_nothing_before_the_cut_and_says_what_was_cut(log, data):
     whole = log.data()
@@ -68,6 +68,7 @@ def test_a_file_cut_anywhere_loses_nothing_before_the_cut_and_says_what_was_cut(
         assert {"truncated_line", "value_cut"} & set(got.warnings)
 
 
+@PROPERTY
 @given(CONSOLES, st.data())
 def test_colours_and_line_ends_change_nothing(log, data):
     lines = []
@@ -85,6 +86,7 @@ def test_colours_and_line_ends_change_nothing(log, data):
     assert not lost(log, got)
 
 
+@PROPERTY
 @given(CONSOLES, st.data())
 def test_lines_of_others_change_nothing(log, data):
     lines = []
@@ -97,6 +99,7 @@ def test_lines_of_others_change_nothing(log, data):
     assert not lost(log, got)
 
 
+@PROPERTY
 @given(st.one_of(verl_logs(), megatron_logs()), st.data())
 def test_foreign_text_behind_a_record_is_removed(log, data):
     lines = [line + data.draw(GLUED) for line in log.lines]
@@ -108,6 +111,7 @@ def test_foreign_text_behind_a_record_is_removed(log, data):
         assert not lost(log, got)
 
 
+@PROPERTY
 @given(verl_logs(), st.sampled_from([BAR, "", "(TaskRunner pid=7) "]))
 def test_verl_records_that_stand_on_one_line_are_parted(log, between):
     got = read(log.format, between.join(log.lines).encode() + b"\n")
@@ -116,6 +120,7 @@ def test_verl_records_that_stand_on_one_line_are_parted(log, between):
     assert not lost(log, got)
 
 
+@PROPERTY
 @given(ANY_LOG)
 def test_records_whose_line_end_is_lost_are_read_right_or_missed_aloud(log):
     got = read(log.format, "".join(log.lines).encode() + b"\n")
@@ -124,6 +129,7 @@ def test_records_whose_line_end_is_lost_are_read_right_or_missed_aloud(log):
     assert not lost(log, got) or got.warnings
 
 
+@PROPERTY
 @given(ANY_LOG, st.integers(min_value=30, max_value=200))
 def test_hard_wraps_are_joined_or_missed_aloud(log, width):
     assume(log.format in ("verl_console", "megatron", "hf_trainer", "verl_file_logger"))
@@ -135,6 +141,7 @@ def test_hard_wraps_are_joined_or_missed_aloud(log, width):
     assert not lost(log, got) or got.warnings
 
 
+@PROPERTY
 @given(verl_logs(), st.integers(min_value=40, max_value=200))
 def test_a_wrapped_verl_log_is_read_whole(log, width):
     lines = [line[at : at + width] for line in log.lines for at in range(0, len(line), width)]
@@ -146,6 +153,7 @@ def test_a_wrapped_verl_log_is_read_whole(log, width):
     assert "wrapped_line" in got.warnings or len(lines) == len(log.lines)
 
 
+@PROPERTY
 @given(ANY_LOG, st.sampled_from([b"\xff", b"\xfe\xff", b"\xc0", b"\xb8\xcb", b"\xe6\xe6"]), st.data())
 def test_stray_bytes_never_make_a_wrong_number_and_are_reported(log, stray, data):
     whole = log.data()
@@ -157,6 +165,7 @@ def test_stray_bytes_never_make_a_wrong_number_and_are_reported(log, stray, data
     assert not lost(log, got) or got.warnings
 
 
+@PROPERTY
 @given(verl_logs(), st.sampled_from("xQ;~|"), st.data())
 def test_a_damaged_value_or_separator_is_missed_aloud(log, letter, data):
     whole = log.data().decode()
@@ -170,6 +179,7 @@ def test_a_damaged_value_or_separator_is_missed_aloud(log, letter, data):
     assert not lost(log, got) or got.warnings
 
 
+@PROPERTY
 @given(st.lists(verl_logs(), min_size=2, max_size=3))
 def test_logs_one_after_the_other_are_attempts(logs):
     got = read("verl_console", b"".join(log.data() for log in logs))
@@ -181,6 +191,7 @@ def test_logs_one_after_the_other_are_attempts(logs):
         assert {r.step for r in of_attempt} == set(log.truth)
 
 
+@PROPERTY
 @given(st.binary(max_size=2000))
 @example(b"step:")
 @example(b"\x00" * 100)
@@ -198,6 +209,7 @@ def test_any_bytes_are_read_or_refused_with_a_code(tmp_path_factory, data):
     assert "\n" not in str(refusal)
 
 
+@PROPERTY
 @given(st.text(alphabet="step:0123456789 -/.abnfi\n\r(){}'|,\x1b[m%", max_size=400), st.integers(1, 50))
 def test_any_text_gives_the_same_in_portions(text, size):
     from sentinel.sources.files import result
@@ -211,9 +223,3 @@ def test_any_text_gives_the_same_in_portions(text, size):
         parts = [r for at in range(0, len(data), size) for r in many.feed(data[at : at + size])]
 
         assert str(result(many, parts + many.finish()).steps) == str(whole.steps)
-
-
-def test_the_profile_is_generous():
-    assert settings.default.max_examples == 60
-    with pytest.raises(UnreadableLog):
-        read_file("/nonexistent")
