@@ -108,8 +108,10 @@ def _telling(index: SeriesIndex, cells: Floats, group: str) -> Telling:
         [row for row, entry in entries if entry.group == group and entry.metric_class == "exact"], dtype=np.int64
     )
     means = [row for row in rows if "max" not in index.keys[row] and "min" not in index.keys[row]]
+    if not means:
+        return Telling(rows=rows, bans=0.0)
     seen = cells[:, :, means].reshape(-1, len(means))
-    seen = seen[np.isfinite(seen).all(axis=1)][:SAMPLE] if means else seen[:0]
+    seen = seen[np.isfinite(seen).all(axis=1)][:SAMPLE]
     if len(seen) < 2:
         return Telling(rows=rows, bans=0.0)
     near = np.abs(seen[:, None] - seen[None, :]) <= EQUAL * np.maximum(np.abs(seen[None, :]), EQUAL)
