@@ -44,7 +44,7 @@ ONSETS = (1, 4, 13, 31, 52)
 AFTER_ONSET = 32
 """Steps that a faulty run goes on after its onset; what is not found by then is missed."""
 
-HELD_OUT_SIZES = {
+FINE_SIZES = {
     "weights_rounded": (7, 6, 4),
     "weights_noisy": (0.001, 0.01, 0.1),
     "temperature_wrong": (1.005, 1.05, 1.5),
@@ -68,7 +68,7 @@ HELD_OUT_SIZES = {
     "loss_mask_shifted": (0.02, 0.15, 0.7),
     "weights_low_precision": (11, 9, 7),
 }
-"""Sizes that only the held-out split has; other kinds have the sizes of their table in both."""
+"""Finer sizes, of the held-out split; other kinds have the sizes of their table in both."""
 SIZE_NAMES = ("small", "middle", "large")
 
 
@@ -103,32 +103,34 @@ class Group:
     seed: int
     clean: int
     faults: int
+    fine: bool
+    """Faults have the sizes of FINE_SIZES."""
 
 
 SPLITS = {
     "tuning": (
-        Group("replayed", "grpo-small", 1, 8, 22),
-        Group("replayed", "ppo-small", 2, 8, 26),
-        Group("replayed", "grpo-small-gentle", 3, 8, 20),
-        Group("replayed", "ppo-small", 4, 8, 26),
-        Group("free", "grpo-small", 1, 14, 36),
-        Group("free", "ppo-small", 2, 14, 42),
-        Group("free", "grpo-small-gentle", 3, 8, 20),
+        Group("replayed", "grpo-small", 1, 8, 22, fine=False),
+        Group("replayed", "ppo-small", 2, 8, 26, fine=False),
+        Group("replayed", "grpo-small-gentle", 3, 8, 20, fine=False),
+        Group("replayed", "ppo-small", 4, 8, 26, fine=False),
+        Group("free", "grpo-small", 1, 14, 36, fine=False),
+        Group("free", "ppo-small", 2, 14, 42, fine=False),
+        Group("free", "grpo-small-gentle", 3, 8, 20, fine=False),
     ),
     "held_out": (
-        Group("replayed", "grpo-tall", 21, 16, 33),
-        Group("replayed", "ppo-tall", 22, 16, 36),
-        Group("replayed", "grpo-small", 23, 16, 33),
-        Group("replayed", "ppo-small", 24, 16, 36),
-        Group("replayed", "grpo-wide-fp32", 25, 16, 33),
-        Group("free", "grpo-small", 26, 26, 54),
-        Group("free", "ppo-small", 27, 26, 57),
-        Group("free", "grpo-wide-fp32", 28, 26, 54),
-        Group("free", "grpo-tall", 29, 26, 54),
-        Group("free", "ppo-tall", 30, 26, 57),
-        Group("replayed", "grpo-small-gentle", 31, 16, 30),
-        Group("replayed", "grpo-small", 32, 16, 33),
-        Group("replayed", "ppo-small", 33, 16, 36),
+        Group("replayed", "grpo-tall", 21, 16, 33, fine=True),
+        Group("replayed", "ppo-tall", 22, 16, 36, fine=True),
+        Group("replayed", "grpo-small", 23, 16, 33, fine=True),
+        Group("replayed", "ppo-small", 24, 16, 36, fine=True),
+        Group("replayed", "grpo-wide-fp32", 25, 16, 33, fine=True),
+        Group("free", "grpo-small", 26, 26, 54, fine=True),
+        Group("free", "ppo-small", 27, 26, 57, fine=True),
+        Group("free", "grpo-wide-fp32", 28, 26, 54, fine=True),
+        Group("free", "grpo-tall", 29, 26, 54, fine=True),
+        Group("free", "ppo-tall", 30, 26, 57, fine=True),
+        Group("replayed", "grpo-small-gentle", 31, 16, 30, fine=True),
+        Group("replayed", "grpo-small", 32, 16, 33, fine=True),
+        Group("replayed", "ppo-small", 33, 16, 36, fine=True),
     ),
 }
 
@@ -209,7 +211,7 @@ def planted(recipe: Recipe, group: Group, split: str, rng: random.Random) -> lis
     pairs = [(kind, (place + turn) % 3) for turn in range(3) for place, kind in enumerate(kinds)]
     chosen = []
     for number, (kind, size) in enumerate(pairs[: group.faults]):
-        sizes = kind.sizes if split == "tuning" else HELD_OUT_SIZES.get(kind.name, kind.sizes)
+        sizes = FINE_SIZES.get(kind.name, kind.sizes) if group.fine else kind.sizes
         fault = Fault(kind.name, sizes[size], rng.choice(ONSETS), seed=group.seed * 100 + number)
         chosen.append((fault, SIZE_NAMES[size]))
     return chosen

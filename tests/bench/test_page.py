@@ -2,7 +2,7 @@
 """The page of the docs says what the score says: table, curves, delays, misses with their reason."""
 
 import json
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_the_plots_are_well_formed_and_name_every_line(score, tmp_path):
     page.write(score, tmp_path / "docs")
 
     for name in ("roc_free", "delay_free"):
-        ElementTree.parse(tmp_path / "docs" / "evaluation" / f"{name}.svg")
+        ET.parse(tmp_path / "docs" / "evaluation" / f"{name}.svg")
     curves = (tmp_path / "docs" / "evaluation" / "roc_free.svg").read_text()
     assert "Sentinel" in curves
     assert "ZClip 2.5" in curves
