@@ -8,6 +8,7 @@ TCP first, and what Ray does after that happens on a thread that is left behind 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import socket
@@ -112,6 +113,8 @@ def connect(args: argparse.Namespace) -> str:
     prepare_authentication()
     import ray
 
+    # Ray warns that a thread other than the main one sets no signal handlers; none are wanted here.
+    logging.getLogger("ray").setLevel(logging.ERROR)
     if not ray.is_initialized():
         ray.init(
             address=address, namespace="sentinel", logging_level="ERROR", log_to_driver=False, configure_logging=False

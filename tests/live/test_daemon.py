@@ -122,8 +122,8 @@ def place(tmp_path_factory):
 
 @pytest.fixture
 def driver(place):
-    place.sentinel("up", "--config", str(place.file))
     made = place.driver()
+    made.ask("connect", place.config["text"])
     yield made
     made.close()
 

@@ -60,7 +60,7 @@ def main():
             else:
                 answer = f"what is {what}?"
             print(json.dumps({"answer": answer}), flush=True)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # told to the test
             print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
 
 
