@@ -87,8 +87,8 @@ def cpu_rows(_: object) -> list[dict]:
             logger.log(metrics(step), step)
             time.sleep(0.02)
         prepared = [metrics(step) for step in range(200)]
-        idle = cpu_of(lambda step: time.sleep(0.05), 100)
-        busy = cpu_of(lambda step: (logger.log(prepared[step], WARM_UP + step), time.sleep(0.05)), 100)
+        idle = cpu_of(lambda _: time.sleep(0.05), 100)
+        busy = cpu_of(lambda step: log_and_pause(logger, prepared[step], WARM_UP + step), 100)
         logger.close()
     return [
         {
@@ -98,6 +98,11 @@ def cpu_rows(_: object) -> list[dict]:
             "limit": 1.0,
         }
     ]
+
+
+def log_and_pause(logger, data, step: int) -> None:
+    logger.log(data, step)
+    time.sleep(0.05)
 
 
 def cpu_of(action, steps: int) -> float:

@@ -42,11 +42,14 @@ class Fault:
     nan_grad: number of steps for which the gradient is NaN."""
     step: int
     """First step with the fault."""
+    every: int = 0
+    """nan_grad: it comes back after so many steps, for ever; 0: it comes once."""
 
     def active(self, step: int) -> bool:
         """Whether the fault is there in this step."""
         if self.kind == "nan_grad":
-            return self.step <= step < self.step + int(self.size)
+            since = step - self.step
+            return since >= 0 and (since % self.every if self.every else since) < int(self.size)
         return step >= self.step
 
     def to_json(self) -> str:
