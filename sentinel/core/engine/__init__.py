@@ -87,19 +87,20 @@ class Engine:
 
     def snapshot(self, state: WatchState) -> RunSnapshot:
         """The run as shells show it."""
-        return snapshot_of(state)
+        with np.errstate(all="ignore"):
+            return snapshot_of(prepared(state, self.catalogue))
 
     def charts(self, state: WatchState, metrics: Iterable[str]) -> tuple[Chart, ...]:
         """The recent past of some metrics beside the baseline."""
         with np.errstate(all="ignore"):
             return charts_of(prepared(state, self.catalogue), metrics)
 
-    def with_reference(self, state: WatchState, reference: Reference | None) -> WatchState:
+    def with_reference(self, state: WatchState, reference: Reference | None, regime: str = "auto") -> WatchState:
         """The watch with another baseline from here on; incidents and captures stay, what was learned of the old one goes.
 
-        Rows belong to keys, and a baseline's keys come first: detectors begin anew.
+        Numbers of incidents and captures go on, so that no id is given twice. Rows belong to keys, and a baseline's keys
+        come first: detectors begin anew.
         """
-        regime = state.recognition.wanted
         fresh = self.initial(state.run, reference, regime)
         return replace(
             fresh,

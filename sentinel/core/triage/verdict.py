@@ -166,7 +166,7 @@ def _judge(
 def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance) -> tuple[list[Fault], float]:
     """The origins, and what every operation adds on its own, which is learnt in a first pass."""
     judge = Deviating(forest, measured, tolerance)
-    found = [fault for fault in list(Walk(forest, judge).faults()) if judge.confirmed(fault)]
+    found = judge.confirmed(list(Walk(forest, judge).faults()))
     added = background(judge.fresh, LEAST_BACKGROUND) if found else 0.0
     if added:
         found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())

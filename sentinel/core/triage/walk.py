@@ -20,7 +20,7 @@ Level = tuple[float, float, float]
 NOTHING: Level = (0.0, 0.0, 0.0)
 _INFINITE = float("inf")
 # Rows of equal numbers: more than a layer has, and in half precision, which hides differences, more than two.
-LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 30, 6000, 15
+LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 30, 60, 15
 BROKEN_SCORE = 1.0 + 2.0**-20
 """Score of a row that only breaks a trail of equal numbers."""
 # Inputs that explain less than this share of an output's deviation agree.
@@ -274,32 +274,36 @@ class Trail:
     def __init__(self, *, broken: bool) -> None:
         self._equal = 0
         self._broken = broken
+        self._in_norm = False
         self._after: list[bool] | None = None
 
-    def step(self, row: int, size: Triple, floor: Triple, *, half: bool) -> bool:  # noqa: ARG002
+    def step(self, size: Triple, floor: Triple, *, half: bool) -> bool:
         """Take the next row; whether it is the one that breaks a long trail by more than the rounding of its statistics."""
-        norm = size[0]
-        if norm != norm:  # noqa: PLR0124  # no float tensor, or not comparable
+        known = [part for part in size if part == part]  # noqa: PLR0124
+        if size[0] not in known:
             return False
-        equal = max(part for part in size if part == part) == 0  # noqa: PLR0124
+        equal = max(known) == 0
         if self._after is not None:
             self._after.append(equal)
-        if self._broken:
-            return False
-        if equal:
-            self._equal += 1
+        if self._broken or equal:
+            self._equal += equal
             return False
         self._broken = True
         long = self._equal >= (LONG_TRAIL_HALF if half else LONG_TRAIL)
         beyond = half or any(part > 4 * least for part, least in zip(size, floor, strict=True))
         if long and beyond:
             self._after = []
+            self._in_norm = not half or size[0] > 0
         return long and beyond
 
-    def goes_on(self) -> bool:
-        """Whether the rows after the break differ too."""
+    def goes_on(self, *, plain_fault: bool) -> bool:
+        """Whether the break is an origin: the rows after it differ too, and either it shows in the norm, or a plain fault follows.
+
+        In half precision a fault may be invisible where it is; what shows first is then a place after it.
+        """
         after = (self._after or [])[:TRAIL_WINDOW]
-        return len(after) < 4 or 5 * sum(not equal for equal in after) >= len(after)
+        spread = len(after) < 4 or 5 * sum(not equal for equal in after) >= len(after)
+        return self._after is not None and spread and (self._in_norm or plain_fault)
 
 
 class Deviating:
@@ -344,13 +348,14 @@ class Deviating:
         )
         if score:
             self.seen.append((kind.group, score, row, explained))
-        if self._trail.step(row, self._sizes[row], self._floors[row], half=kind.group[2] in HALVES):
+        if self._trail.step(self._sizes[row], self._floors[row], half=kind.group[2] in HALVES):
             return max(score, BROKEN_SCORE)
         return score
 
-    def confirmed(self, fault: Fault) -> bool:
-        """Whether a fault that only broke a trail of equal numbers went on to change what follows."""
-        return fault.score != BROKEN_SCORE or self._trail.goes_on()
+    def confirmed(self, faults: Sequence[Fault]) -> list[Fault]:
+        """The faults without one that only broke a trail of equal numbers, unless what follows bears it out."""
+        kept = [fault for fault in faults if fault.score != BROKEN_SCORE]
+        return list(faults) if self._trail.goes_on(plain_fault=bool(kept)) else kept
 
     def _given_other_rows(self, node: Node) -> bool:
         """Whether an expert saw other tokens: its weights' gradients then say nothing."""

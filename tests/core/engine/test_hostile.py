@@ -270,3 +270,24 @@ def test_a_run_that_falls_silent_is_an_incident_and_its_next_step_ends_it():
     state, effects = ENGINE.advance(state, TrainerLeft(finished=True))
 
     assert ENGINE.snapshot(state).state == "finished"
+
+
+def test_another_baseline_keeps_incidents_and_never_gives_an_id_twice():
+    bad = changed(RUN, at=4, change=scaled("actor/kl_loss", 1.5))
+    state, _ = watched(ENGINE, bad[:5], REFERENCES["replayed"])
+
+    state = ENGINE.with_reference(state, REFERENCES["free"])
+    for event in events(changed(a_grpo_run(steps=12, seed=5), at=6, change=replaced(actor__grad_norm=math.nan)))[5:]:
+        state, _ = ENGINE.advance(state, event)
+
+    assert state.regime == "free"
+    assert [incident.id for incident in incidents(state)] == ["run:1", "run:2"]
+
+
+def test_a_stored_watch_can_be_shown_before_its_next_step():
+    state, _ = watched(ENGINE, RUN[:6], REFERENCES["replayed"])
+
+    stored = from_plain(to_plain(state), REFERENCES["replayed"])
+
+    assert ENGINE.snapshot(stored).regime == "replayed"
+    assert len(ENGINE.charts(stored, ["actor/entropy"])[0].steps) == 6
