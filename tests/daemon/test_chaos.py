@@ -53,11 +53,12 @@ class Daemon:
                 self.process.stdin.write(json.dumps([what, given]) + "\n")
                 self.process.stdin.flush()
                 answer = json.loads(self.process.stdout.readline())
-                self.answered += 1
-                return answer
             except (OSError, ValueError):
                 self.close()
                 self.start()
+            else:
+                self.answered += 1
+                return answer
 
     def kill(self):
         self.process.kill()

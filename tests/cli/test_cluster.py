@@ -1,0 +1,125 @@
+"""Finding and reaching the cluster within a deadline."""
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from sentinel.cli import cluster
+from sentinel.errors import DaemonError
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """No cluster of this machine is seen."""
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(cluster, "gcs_addresses", set)
+
+
+def test_what_is_given_wins(monkeypatch):
+    """The option, then RAY_ADDRESS."""
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+
+    assert cluster.find_address("10.0.0.2:6379") == "10.0.0.2:6379"
+    assert cluster.find_address(None) == "10.0.0.1:6379"
+    assert cluster.find_address("[::1]:6379") == "[::1]:6379"
+
+
+@pytest.mark.parametrize("text", ["nonsense", "a b:1", "host", "ray://x:1", "host:port", ":1"])
+def test_what_is_no_address_is_refused(text):
+    """One line, before Ray is asked."""
+    with pytest.raises(DaemonError, match="HOST:PORT"):
+        cluster.find_address(text)
+
+
+def test_the_last_start_counts_while_it_answers(tmp_path):
+    """The file that `ray start` leaves stays behind when the cluster is gone."""
+    (tmp_path / "ray").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "ray" / "ray_current_cluster").write_text(address)
+        assert cluster.find_address("auto") == address
+
+    assert cluster.find_address(None) is None
+
+
+def test_several_clusters_are_a_question(monkeypatch):
+    """Which one is not guessed."""
+    monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1", "b:2"})
+    with pytest.raises(DaemonError, match="a:1, b:2"):
+        cluster.find_address(None)
+
+    monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1"})
+    assert cluster.find_address(None) == "a:1"
+
+
+def test_a_raylet_on_this_machine_is_found(tmp_path, monkeypatch):
+    """By its command line."""
+    monkeypatch.undo()
+    raylet = tmp_path / "raylet"
+    raylet.symlink_to(sys.executable)
+    process = subprocess.Popen([str(raylet), "-c", "input()", "--gcs-address=192.0.2.7:12345"], stdin=subprocess.PIPE)
+    try:
+        assert "192.0.2.7:12345" in cluster.gcs_addresses()
+    finally:
+        process.communicate(b"\n")
+
+
+def test_a_call_that_hangs_is_given_up():
+    """Within the deadline, whatever it does."""
+    begin = time.monotonic()
+    with pytest.raises(cluster.UnreachableError, match="no answer within"):
+        cluster.within(0.1, lambda: time.sleep(1.0))
+
+    assert time.monotonic() - begin < 0.9
+
+
+def test_answers_refusals_and_bugs_pass_through():
+    """Only Ray's and the network's troubles mean unreachable."""
+
+    def refuse():
+        raise DaemonError("no")
+
+    def drop():
+        raise ConnectionResetError("gone")
+
+    assert cluster.within(5.0, lambda: 7) == 7
+    with pytest.raises(DaemonError, match="no"):
+        cluster.within(5.0, refuse)
+    with pytest.raises(cluster.UnreachableError, match="gone"):
+        cluster.within(5.0, drop)
+    with pytest.raises(ZeroDivisionError):
+        cluster.within(5.0, lambda: 1 / 0)
+
+
+def test_no_cluster_is_absent():
+    """Before anything of Ray is loaded."""
+    with pytest.raises(cluster.AbsentError):
+        cluster.connect(argparse.Namespace(address=None, timeout=1.0))
+
+
+def test_a_token_is_used_where_there_is_one(tmp_path):
+    """Ray does not look for itself when it joins, and waits 20 s instead."""
+    cluster.prepare_authentication()
+    assert "RAY_AUTH_MODE" not in os.environ
+
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("x")
+    cluster.prepare_authentication()
+    assert os.environ.pop("RAY_AUTH_MODE") == "token"
+
+
+def test_a_mode_that_is_set_stays(tmp_path, monkeypatch):
+    """The user knows better."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "x")
+    cluster.prepare_authentication()
+
+    assert os.environ["RAY_AUTH_MODE"] == "disabled"
