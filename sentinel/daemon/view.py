@@ -75,4 +75,5 @@ class DaemonView:
             journal_unwritable=frozenset(
                 run.run for run in watchdog.runs() if any(w.startswith("journal_unwritten") for w in run.warnings)
             ),
+            warnings=tuple(self._house.remarks),
         )

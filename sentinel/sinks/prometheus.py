@@ -7,7 +7,7 @@ what the status page shows. METRICS is the catalogue of every exported name: doc
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
 from sentinel import __version__
+from sentinel.core.report.incidents import RANK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 STATES = ("waiting", "watching", "incident", "silent", "finished")
 METRICS_A_RUN = 200
 """Metric keys exported for one run: first those that something is expected of, then in order of names."""
+INCIDENTS_A_RUN = 20
+"""Open incidents of one run that are exported by name: the newest."""
+WARNINGS_A_RUN = 50
+OUTCOMES = ("complete", "partial", "failed", "skipped", "refused", "cancelled", "expired")
+"""What may become of a capture; each is exported from the beginning, so that its first increase is one."""
+REASONS = ("budget", "other")
 _EXEMPLAR_LENGTH = 100
 
 
@@ -48,6 +55,7 @@ METRICS = {
     "sentinel_restarts": Exported("gauge", (), "How often the daemon was restarted since it was first started."),
     "sentinel_verdict_seconds": Exported("histogram", (), "From the arrival of a report to its verdict."),
     "sentinel_alerts_failed": Exported("counter", (), "Alerts that no receiver took."),
+    "sentinel_daemon_warning": Exported("gauge", ("code",), "1: something is wrong with the daemon itself."),
     "sentinel_run_state": Exported("gauge", ("run", "state"), "1 for the state that the run is in, 0 for the others."),
     "sentinel_run_last_step": Exported("gauge", ("run",), "Newest step that was judged."),
     "sentinel_run_last_step_timestamp_seconds": Exported("gauge", ("run",), "Unix time of the newest step."),
@@ -56,6 +64,7 @@ METRICS = {
         "gauge", ("run",), "1: the run is compared with a baseline. 0: none was named, or it cannot be read."
     ),
     "sentinel_run_warnings": Exported("gauge", ("run",), "Warnings that the status page shows."),
+    "sentinel_run_warning": Exported("gauge", ("run", "code"), "1: a warning of this code is shown."),
     "sentinel_run_journal_writable": Exported("gauge", ("run",), "0: a restart of the daemon would lose steps."),
     "sentinel_metric_value": Exported("gauge", ("run", "metric", "stage"), "Last value of a metric of the run."),
     "sentinel_metric_expected_low": Exported("gauge", ("run", "metric", "stage"), "Lower edge of what is expected."),
@@ -64,8 +73,15 @@ METRICS = {
         "gauge", ("run", "metric", "stage"), "Deviation from the baseline in tolerances; above 1 is out."
     ),
     "sentinel_incidents_open": Exported("gauge", ("run", "kind", "stage", "severity"), "Incidents that are going on."),
+    "sentinel_incident_opened_step": Exported(
+        "gauge", ("run", "incident", "kind", "stage", "severity"), "Step at which an incident began that is going on."
+    ),
     "sentinel_incidents": Exported("counter", ("run", "kind"), "Incidents opened since the run began."),
-    "sentinel_captures": Exported("counter", ("run", "outcome"), "Dumps that were ordered, by what became of them."),
+    "sentinel_captures": Exported("counter", ("run", "outcome"), "Dumps that are over, by what became of them."),
+    "sentinel_captures_going_on": Exported("gauge", ("run",), "Dumps that are ordered or being written."),
+    "sentinel_captures_refused": Exported(
+        "counter", ("run", "reason"), "Incidents that were not dumped: the budget is spent, or nobody could obey."
+    ),
     "sentinel_capture_bytes": Exported("counter", ("run",), "Bytes that were dumped."),
     "sentinel_capture_seconds": Exported("counter", ("run",), "Seconds that dumps added to steps."),
     "sentinel_trainer_dropped_steps": Exported("counter", ("run",), "Steps that the trainer's side had to drop."),
@@ -87,6 +103,8 @@ class DaemonNumbers:
     verdict_seconds: float = 0.0
     journal_unwritable: frozenset[str] = frozenset()
     """Runs whose journal cannot be written."""
+    warnings: tuple[str, ...] = ()
+    """Codes of what is wrong with the daemon itself."""
 
 
 class SnapshotCollector(Collector):
@@ -115,6 +133,8 @@ class SnapshotCollector(Collector):
         page.put("sentinel_start_time_seconds", numbers.started_at)
         page.put("sentinel_restarts", numbers.restarts)
         page.put("sentinel_alerts_failed", numbers.alerts_failed)
+        for code in numbers.warnings:
+            page.put("sentinel_daemon_warning", 1, code)
         for run in self._runs():
             _render_run(page, run)
             page.put("sentinel_run_journal_writable", run.run not in numbers.journal_unwritable, run.run)
@@ -164,6 +184,8 @@ def _render_run(page: _Page, run: RunSnapshot) -> None:
     page.put("sentinel_run_steps", run.steps_seen, name)
     page.put("sentinel_run_baseline_usable", run.baseline is not None, name)
     page.put("sentinel_run_warnings", len(run.warnings), name)
+    for code in sorted({warning.partition(":")[0] for warning in run.warnings})[:WARNINGS_A_RUN]:
+        page.put("sentinel_run_warning", 1, name, code)
     if run.state != "finished":
         _render_metrics(page, run)
     _render_incidents(page, run)
@@ -189,22 +211,36 @@ def chosen(metrics: Sequence[MetricState]) -> list[MetricState]:
 
 
 def _render_incidents(page: _Page, run: RunSnapshot) -> None:
-    kinds: dict[str, list[Incident]] = defaultdict(list)
+    # Stage and severity may change while an incident grows; a counter must not lose a label set on the way. For the
+    # same reason every kind is there from the beginning: an increase from nothing to one would not be seen.
+    kinds: dict[str, list[Incident]] = {kind: [] for kind in RANK}
     for incident in run.incidents:
-        kinds[incident.kind].append(incident)
+        kinds.setdefault(incident.kind, []).append(incident)
     for kind, incidents in kinds.items():
-        # Stage and severity may change while an incident grows; a counter must not lose a label set on the way.
-        exemplar = Exemplar({"incident": incidents[-1].id[-_EXEMPLAR_LENGTH:]}, 1.0)
+        exemplar = Exemplar({"incident": incidents[-1].id[-_EXEMPLAR_LENGTH:]}, 1.0) if incidents else None
         page.put("sentinel_incidents", len(incidents), run.run, kind, exemplar=exemplar)
-    still = Counter((i.kind, i.stage, i.severity) for i in run.incidents if i.state == "open")
-    for labels, count in still.items():
+    going_on = [incident for incident in run.incidents if incident.state == "open"]
+    for labels, count in Counter((i.kind, i.stage, i.severity) for i in going_on).items():
         page.put("sentinel_incidents_open", count, run.run, *labels)
+    for i in going_on[-INCIDENTS_A_RUN:]:
+        page.put("sentinel_incident_opened_step", i.opened_at_step, run.run, i.id, i.kind, i.stage, i.severity)
 
 
 def _render_captures(page: _Page, run: RunSnapshot) -> None:
-    outcomes = Counter(capture.receipt.outcome if capture.receipt else capture.state for capture in run.captures)
+    going_on = [capture for capture in run.captures if capture.state in ("ordered", "recording")]
+    page.put("sentinel_captures_going_on", len(going_on), run.run)
+    outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
+    for capture in run.captures:
+        if capture not in going_on:
+            outcomes[capture.receipt.outcome if capture.receipt else capture.state] += 1
     for outcome, count in outcomes.items():
         page.put("sentinel_captures", count, run.run, outcome)
+    reasons = Counter(dict.fromkeys(REASONS, 0))
+    for incident in run.incidents:
+        if incident.receipt and incident.receipt.outcome == "refused":
+            reasons["budget" if "budget" in incident.receipt.why else "other"] += 1
+    for reason, count in reasons.items():
+        page.put("sentinel_captures_refused", count, run.run, reason)
     receipts = [capture.receipt for capture in run.captures if capture.receipt]
     page.put("sentinel_capture_bytes", sum(receipt.bytes for receipt in receipts), run.run)
     page.put("sentinel_capture_seconds", sum(receipt.seconds for receipt in receipts), run.run)

@@ -1,12 +1,14 @@
 """Exported metrics."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as classic
 
+from sentinel.core.capture import policy
 from sentinel.records import Band, Capture, CaptureOrder, CaptureReceipt, Incident, MetricState, RunSnapshot
 from sentinel.sinks import prometheus
 from sentinel.sinks.prometheus import METRICS, DaemonNumbers, SnapshotCollector, exposition
@@ -108,8 +110,9 @@ def test_a_run_that_is_gone_leaves_no_series():
 
 def test_every_family_is_in_the_catalogue_and_the_other_way_round():
     """METRICS is complete and holds nothing that is not exported."""
-    numbers = DaemonNumbers(verdict_buckets=(("0.1", 1.0), ("+Inf", 1.0)), verdict_seconds=0.1)
-    families = {family.name: family for family in registry(snapshot(), numbers=numbers).collect()}
+    numbers = DaemonNumbers(verdict_buckets=(("0.1", 1.0), ("+Inf", 1.0)), verdict_seconds=0.1, warnings=("settings",))
+    run = snapshot(warnings=("no_baseline: none is named",))
+    families = {family.name: family for family in registry(run, numbers=numbers).collect()}
 
     assert set(families) == set(METRICS)
     for name, family in families.items():
@@ -144,3 +147,51 @@ def test_cardinality_is_bounded_and_what_is_expected_comes_first():
 
     assert len(chosen) == prometheus.METRICS_A_RUN
     assert chosen[0] is compared
+
+
+def test_every_kind_and_outcome_is_there_from_the_beginning():
+    """Prometheus sees an increase only from a value that was there before."""
+    made = registry(snapshot(incidents=(), captures=()))
+
+    assert made.get_sample_value("sentinel_incidents_total", {"run": "r", "kind": "non_finite"}) == 0
+    assert made.get_sample_value("sentinel_captures_total", {"run": "r", "outcome": "failed"}) == 0
+    assert made.get_sample_value("sentinel_captures_refused_total", {"run": "r", "reason": "budget"}) == 0
+
+
+def test_a_capture_that_is_going_on_is_no_count():
+    """A counter must not fall when an order becomes a dump."""
+    going_on = replace(capture(), state="recording", receipt=replace(capture().receipt, outcome="recording"))
+    made = registry(snapshot(captures=(capture(), going_on)))
+
+    assert made.get_sample_value("sentinel_captures_going_on", {"run": "r"}) == 1
+    assert made.get_sample_value("sentinel_captures_total", {"run": "r", "outcome": "recording"}) is None
+    assert made.get_sample_value("sentinel_captures_total", {"run": "r", "outcome": "complete"}) == 1
+
+
+def test_an_open_incident_shows_its_name_and_first_step():
+    """An alert can then lead to the incident's report."""
+    made = registry(snapshot())
+    labels = {"run": "r", "kind": "drift", "stage": "actor_update", "severity": "warning"}
+
+    assert made.get_sample_value("sentinel_incident_opened_step", {**labels, "incident": "r:2"}) == 3
+    assert made.get_sample_value("sentinel_incident_opened_step", {**labels, "incident": "r:1"}) is None
+
+
+@pytest.mark.parametrize("spent", [{"steps": 40}, {"bytes": 10**12}, {"seconds": 1e5}])
+def test_a_spent_budget_is_told_from_other_refusals(spent):
+    """Somebody can raise a budget; that a log cannot be dumped is nobody's fault."""
+    why = policy._spent(policy.Book(**spent), policy.CaptureSettings())
+    receipt = replace(capture().receipt, outcome="refused", why=why)
+    other = replace(receipt, why="the run is followed by its log: no trainer listens, nothing can be dumped")
+    made = registry(snapshot(incidents=(incident(1, receipt=receipt), incident(2, receipt=other))))
+
+    assert made.get_sample_value("sentinel_captures_refused_total", {"run": "r", "reason": "budget"}) == 1
+    assert made.get_sample_value("sentinel_captures_refused_total", {"run": "r", "reason": "other"}) == 1
+
+
+def test_warnings_are_exported_by_code():
+    """The sentence is on the status page; an alert needs the code."""
+    made = registry(snapshot(warnings=("settings: wrong", "settings: again", "no_baseline: none")))
+
+    assert made.get_sample_value("sentinel_run_warning", {"run": "r", "code": "settings"}) == 1
+    assert made.get_sample_value("sentinel_run_warning", {"run": "r", "code": "no_baseline"}) == 1
