@@ -9,11 +9,13 @@ from pathlib import Path
 
 from sentinel.errors import UnreadableLog
 from sentinel.records import Reading, ReadResult
-from sentinel.sources.folders import event_files, run_file
+from sentinel.sources.folders import event_files, mlflow_metrics, no_run, run_files
 from sentinel.sources.formats import make_reader, portions, recognise
 from sentinel.sources.ledger import kind_of
+from sentinel.sources.lines import Notes, number
 from sentinel.sources.reader import Reader
 from sentinel.sources.tensorboard import EventReader
+from sentinel.sources.values import whole_number
 
 
 def read_file(path: str | Path) -> ReadResult:
@@ -39,9 +41,26 @@ def read_file(path: str | Path) -> ReadResult:
 
 
 def _read_folder(path: Path) -> ReadResult:
-    files = event_files(path)
-    if not files:
-        return read_file(run_file(path))
+    if files := event_files(path):
+        return _read_events(files)
+    if series := mlflow_metrics(path):
+        return _read_mlflow(series)
+    refusal = no_run(path)
+    for answer in map(_try, run_files(path)):
+        if isinstance(answer, ReadResult):
+            return answer
+        refusal = answer
+    raise refusal
+
+
+def _try(file: Path) -> ReadResult | UnreadableLog:
+    try:
+        return read_file(file)
+    except UnreadableLog as error:
+        return error
+
+
+def _read_events(files: Iterable[Path]) -> ReadResult:
     reader = EventReader()
     readings: list[Reading] = []
     for file in files:
@@ -50,6 +69,24 @@ def _read_folder(path: Path) -> ReadResult:
                 readings += reader.feed(chunk)
         readings += reader.break_off()
     return result(reader, readings + reader.finish())
+
+
+def _read_mlflow(series: Iterable[tuple[str, Path]]) -> ReadResult:
+    """A file a metric, a line a value: `timestamp value step`. A later line of a step counts."""
+    steps: dict[int, dict[str, float]] = {}
+    notes = Notes()
+    for key, file in series:
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            cells = line.split()
+            value, step = (number(cells[1]), whole_number(cells[2])) if len(cells) >= 3 else (None, None)
+            if value is not None and step is not None:
+                steps.setdefault(step, {})[key] = value
+            elif line.strip():
+                notes.add("corrupt_line", f"{file}: not `timestamp value step`, passed over: {line[:40]}")
+    if not steps:
+        notes.add("no_metrics_yet", "the format is known, but there is no step so far")
+    readings = (Reading(step=step, metrics=m, kind=kind_of(m)) for step, m in sorted(steps.items()))
+    return ReadResult(format="mlflow", steps=tuple(readings), warnings=notes.codes)
 
 
 def result(reader: Reader, readings: Iterable[Reading]) -> ReadResult:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that hold one run: event files of TensorBoard, run folders of W&B."""
+"""Folders that hold one run: event files of TensorBoard, run folders of W&B and MLflow."""
 
 from __future__ import annotations
 
@@ -48,10 +48,22 @@ def _age(file: Path) -> tuple[int, str]:
     return (int(match.group(1)) if match else 0, file.name)
 
 
-def run_file(path: Path) -> Path:
-    """The metric file of a tracked run's folder (W&B's `files/output.log`, a trainer's state). Raises UnreadableLog."""
-    for folder in (path, path / "files"):
-        for name in _RUN_FILES:
-            if (folder / name).is_file():
-                return folder / name
-    raise UnreadableLog(path, "unknown_format", "a folder without event files or a metric file; name a file")
+def run_files(path: Path) -> list[Path]:
+    """Files of a tracked run's folder that may hold its metrics, the best first: W&B's run file, a log, a summary."""
+    folders = (path, path / "files")
+    found = sorted(path.glob("run-*.wandb"))
+    return found + [folder / name for folder in folders for name in _RUN_FILES if (folder / name).is_file()]
+
+
+def mlflow_metrics(path: Path) -> list[tuple[str, Path]]:
+    """(key, file) of the metrics of an MLflow run that is stored as files: `<run>/metrics/<key>`."""
+    root = path / "metrics"
+    if not (path / "meta.yaml").is_file() or not root.is_dir():
+        return []
+    files = sorted(file for file in root.rglob("*") if file.is_file())
+    return [(file.relative_to(root).as_posix(), file) for file in files[:MAX_ENTRIES]]
+
+
+def no_run(path: Path) -> UnreadableLog:
+    """The refusal of a folder in which nothing is known."""
+    return UnreadableLog(path, "unknown_format", "a folder without event files or a metric file; name a file")

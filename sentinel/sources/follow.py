@@ -56,6 +56,13 @@ class Follower:
 
     def poll(self, now: float) -> FollowResult:
         """What is new at Unix time `now`. Never raises for what a file may hold or the system may refuse: that is warned of."""
+        return self._look(now, last=False)
+
+    def finish(self, now: float) -> FollowResult:
+        """As `poll`, for a source that nobody writes any more: what is unfinished at its end is judged as cut."""
+        return self._look(now, last=True)
+
+    def _look(self, now: float, *, last: bool) -> FollowResult:
         readings: list[Reading] = []
         warnings: list[Warned] = []
         try:
@@ -63,6 +70,8 @@ class Follower:
                 self._source = open_source(self._path, self._format)
             if self._source is not None:
                 readings.extend(self._source.look())
+                if last and not self._source.more:
+                    readings.extend(self._source.finish())
         except (OSError, UnreadableLog) as error:
             self._complain(error, warnings)
         source = self._source

@@ -24,6 +24,7 @@ from sentinel.sources.tensorboard import EventReader, begins_event_file
 from sentinel.sources.values import loads
 from sentinel.sources.verl_console import VerlConsole
 from sentinel.sources.verl_jsonl import Recording, VerlFileLogger
+from sentinel.sources.wandb_run import RunFileReader, begins_run_file
 
 CHUNK = 1 << 20
 """Bytes that are read at a time."""
@@ -48,7 +49,7 @@ PARSERS: tuple[type[Parser], ...] = (
 
 DOCUMENTS = ("hf_trainer_state", "megatron_golden", "mindspeed_baseline", "wandb_summary")
 
-FORMATS = (*(parser.format for parser in PARSERS), *DOCUMENTS, EventReader.format)
+FORMATS = (*(parser.format for parser in PARSERS), *DOCUMENTS, EventReader.format, RunFileReader.format)
 """Names of all formats that are read from single files."""
 
 # What a portion of a file must hold at least, so that it is worth reading as that format.
@@ -111,6 +112,8 @@ def make_reader(name: str) -> Reader:
         return DocumentReader(name)
     if name == EventReader.format:
         return EventReader()
+    if name == RunFileReader.format:
+        return RunFileReader()
     raise ValueError(f"{name} is no format; known are {', '.join(FORMATS)}")
 
 
@@ -127,6 +130,8 @@ class Recogniser:
         """The format, once it is certain."""
         if not self._portions and begins_event_file(chunk):
             return Format(EventReader.format, certain=True)
+        if not self._portions and begins_run_file(chunk):
+            return Format(RunFileReader.format, certain=True)
         chunk = chunk.translate(None, b"\0")
         if self._mark is None:
             self._mark = next((name for name, mark in _MARKS if mark.search(chunk)), None)

@@ -10,7 +10,7 @@ from typing import Any
 from sentinel.errors import UnreadableLog
 from sentinel.records import Reading
 from sentinel.sources.documents import DocumentReader
-from sentinel.sources.folders import event_files, run_file
+from sentinel.sources.folders import event_files, run_files
 from sentinel.sources.formats import Format, make_reader, recognise
 from sentinel.sources.ledger import Ledger
 from sentinel.sources.lines import Notes
@@ -29,10 +29,8 @@ def open_source(path: Path, name: str | None) -> GrowingFile | EventFolder | Non
         raise UnreadableLog(path, "unreadable", "neither a file nor a folder")
     if name in (None, EventReader.format) and event_files(path):
         return EventFolder(path)
-    try:
-        return GrowingFile(run_file(path), name)
-    except UnreadableLog:
-        return None  # an empty folder: something may still come
+    # In an empty folder something may still come.
+    return next((GrowingFile(file, name) for file in run_files(path)), None)
 
 
 def restored_source(path: Path, plain: Mapping[str, Any]) -> GrowingFile | EventFolder:
@@ -84,6 +82,10 @@ class GrowingFile:
         self.more = not self._tail.at_end
         if not self.more:
             yield from self._reader.settle()
+
+    def finish(self) -> list[Reading]:
+        """What is unfinished at the end, where nothing more will come."""
+        return [] if self._reader is None else self._reader.finish()
 
     def _take(self, piece: Piece, reader: Reader) -> list[Reading]:
         if piece.kind == DATA:
@@ -185,6 +187,10 @@ class EventFolder:
             yield from reader.settle()
             self.modified_at = max(self.modified_at, tail.modified_at)
             self.more |= not tail.at_end
+
+    def finish(self) -> list[Reading]:
+        """What is unfinished at the end of each file, where nothing more will come."""
+        return [reading for _, reader in self._files.values() for reading in reader.finish()]
 
     def _add(self, name: str) -> tuple[Tail, EventReader]:
         self._files[name] = (Tail(self._path / name), EventReader(self._notes, self._ledger))

@@ -240,6 +240,17 @@ def test_a_step_of_several_lines_arrives_as_one_reading_if_it_arrives_together(l
     assert [dict(r.metrics) for r in follower.poll(1.0).readings] == [{"a/b": 1.0, "c/d": 2.0}]
 
 
+def test_at_the_end_an_unfinished_line_is_judged_as_cut(log):
+    append(log, line(1) + line(2)[:62])
+    follower = Follower(log)
+    assert steps(follower.poll(1.0)) == [(1, 1)]
+
+    result = follower.finish(2.0)
+
+    assert [(r.step, set(r.metrics)) for r in result.readings] == [(2, {"actor/loss"})]
+    assert set(codes(result)) == {"truncated_line", "value_cut"}
+
+
 class Loop:
     """The loop in a thread of its own."""
 
