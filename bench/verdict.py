@@ -75,7 +75,7 @@ def decisions(folder: str, baseline: Path) -> list[float]:
         data = step(number, 1)
         began = time.perf_counter()
         session.step_logged(number, data)
-        emitter.wait(session._last_number, 5.0)
+        emitter.wait(emitter.last_number, 5.0)
         if number > WARM_UP:
             taken.append((time.perf_counter() - began) * 1e3)
         time.sleep(0.02)

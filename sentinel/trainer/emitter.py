@@ -56,7 +56,8 @@ class Emitter:
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._acked = threading.Event()
         self._acked_number = 0
-        self._number = 0
+        self.last_number = 0
+        """Number of the newest record."""
         self._stopping = False
         self._thread: threading.Thread | None = None
         self.dropped = 0
@@ -74,7 +75,7 @@ class Emitter:
         with self._lock:
             if len(self._records) == self._capacity:
                 self.dropped += 1
-            self._number = number = self._number + 1
+            self.last_number = number = self.last_number + 1
             self._records.append((number, record))
         self._wake.put(None)
         if self._thread is None:

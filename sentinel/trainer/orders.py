@@ -57,7 +57,7 @@ class Order:
                 task=str(plain.get("task") or "statistics"),
                 asked_first_step=first,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"capture order {number}: {type(error).__name__} {error}") from error
         if order.last_step < order.first_step or not order.stages:
             raise ValueError(f"capture order {order.id}: needs a stage and first_step <= last_step")

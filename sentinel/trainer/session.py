@@ -57,7 +57,7 @@ class Session:
         self._own_root = dump_root
         self._armed: list[reach.Armed] = []
         self._receipts: dict[str, ReceiptBook] = {}
-        self._last_number = 0
+        self._refused: set[str] = set()
         self._ended = False
         self._health = (0, 0, 0, 0)
         self._daemon = self._emitter(outlets.daemon)
@@ -101,7 +101,7 @@ class Session:
             self._ended = True
             self._put({"t": "end", "at": time.time(), "finished": True})
             for emitter in self._emitters:
-                emitter.wait(self._last_number, self.wait_seconds)
+                emitter.wait(emitter.last_number, self.wait_seconds)
 
     def close(self) -> None:
         """Stop the threads; waits at most a second for each. For tests and for loops that detach."""
@@ -110,13 +110,11 @@ class Session:
 
     def _put(self, record: dict[str, Any]) -> None:
         for emitter in self._emitters:
-            number = emitter.put(record)
-            if emitter is self._daemon:
-                self._last_number = number
+            emitter.put(record)
 
     def _boundary(self, trainer: Any, step: int) -> None:
         if self._daemon is not None:
-            self._daemon.wait(self._last_number, self.wait_seconds)
+            self._daemon.wait(self._daemon.last_number, self.wait_seconds)
         if not self._book:
             return
         with self._lock:
@@ -175,13 +173,25 @@ class Session:
         self.dump_root = str(settings.get("dump_root") or self.dump_root)
         if settings.get("min_free_bytes") is not None:
             self.min_free_bytes = int(settings["min_free_bytes"])
-        orders = [Order.from_plain(plain, number) for number, plain in enumerate(reply.get("orders") or ())]
+        orders = [order for plain in reply.get("orders") or () if (order := self._readable(plain)) is not None]
         with self._lock:
             self._book.offer(orders)
             cancelled = self._book.cancel(reply.get("cancelled") or ())
         for order in cancelled:
             if order.id not in self._receipts and all(one.order.id != order.id for one in self._armed):
                 self._send_receipt(order, ended(order, "cancelled", "taken back before its first step"))
+
+    def _readable(self, plain: Mapping[str, Any]) -> Order | None:
+        """An order as this side holds it; one that cannot be read is refused, once."""
+        try:
+            return Order.from_plain(plain)
+        except ValueError as error:
+            name = str(plain.get("id")) if isinstance(plain, Mapping) else "?"
+            if name not in self._refused:
+                self._refused.add(name)
+                order = Order(name, 0, 0, ())
+                self._send_receipt(order, ended(order, "refused", str(error)))
+            return None
 
     def _prepare(self, record: dict[str, Any]) -> dict[str, Any]:
         """Turn what the trainer's thread only copied into plain numbers."""

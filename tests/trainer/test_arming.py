@@ -352,3 +352,17 @@ def test_with_lora_the_reference_is_the_actor_without_its_adapter(actor, tmp_pat
 
     assert list(answer["stages"]) == ["ref_compute_log_prob"]
     assert answer["stages"]["ref_compute_log_prob"]["calls"] == 1
+
+
+def test_without_msprobe_the_order_is_answered_and_the_stage_runs_as_ever(actor, tmp_path):
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "msprobe"}
+    sys.modules["msprobe"] = None
+    try:
+        armed = arming.arm(actor, plan(tmp_path))
+    finally:
+        del sys.modules["msprobe"]
+        sys.modules.update(hidden)
+
+    assert "msprobe cannot be imported" in armed["error"]
+    assert hooks_on(actor.models()) == 0
+    actor.run_step()
