@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon without Ray: a judgement, a scrape, a page, an alert, a restart, and what it costs while it waits."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+from bench.trainer import quantiles
+from bench.verdict import step
+from sentinel.daemon.house import House
+
+RUNS, METRICS, STEPS = 20, 100, 60
+
+
+def run() -> list[dict]:
+    """Return one row a number."""
+    with tempfile.TemporaryDirectory(prefix="sentinel-bench-") as folder:
+        rows = many_runs(Path(folder) / "many") + alert(Path(folder) / "alert") + restart(Path(folder) / "restart")
+    return rows + idle()
+
+
+class Watched:
+    """A daemon and runs that report to it."""
+
+    def __init__(self, home: Path, runs: int, **settings) -> None:
+        home.mkdir()
+        baseline = home / "baseline.jsonl"
+        lines = [json.dumps({"step": n, "data": metrics(n)}) for n in range(1, STEPS + 1)]
+        baseline.write_text("\n".join(lines) + "\n")
+        self.file = home / "sentinel.yaml"
+        self.text = json.dumps({"home": str(home), "baseline": str(baseline), "http": {"port": 0}, **settings})
+        self.house = House(self.text, str(self.file))
+        self.names = [f"run-{number}" for number in range(runs)]
+        config = {"path": str(self.file), "text": self.text}
+        for name in self.names:
+            self.send(name, {"t": "start", "at": time.time(), "facts": {"trainer": "v1"}, "config": config})
+
+    def send(self, name: str, record: dict) -> None:
+        """One message of one run."""
+        self.house.watchdog.report({"v": 1, "run": name, "session": name, "records": [record]})
+
+
+def metrics(number: int) -> dict[str, float]:
+    """A hundred metrics of a healthy step."""
+    known = step(number, 0)
+    return known | {f"extra/metric_{i}": math.sin(number + i) for i in range(METRICS - len(known))}
+
+
+def record(number: int, **changed: float) -> dict:
+    """A step's record."""
+    return {"t": "step", "step": number, "at": time.time(), "values": metrics(number) | changed}
+
+
+def milliseconds(call, times: int) -> list[float]:
+    """How long `call` took, each time."""
+    spent = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        spent.append((time.perf_counter() - began) * 1e3)
+    return spent
+
+
+def many_runs(home: Path) -> list[dict]:
+    """Judgements of 20 runs in turn, then a scrape and a page of them all."""
+    watched = Watched(home, RUNS)
+    spent = []
+    for number in range(1, STEPS + 1):
+        for name in watched.names:
+            told = record(number)
+            began = time.perf_counter()
+            watched.send(name, told)
+            spent.append((time.perf_counter() - began) * 1e3)
+    endpoint = watched.house.endpoint
+
+    def fetch(path: str) -> int:
+        with urllib.request.urlopen(endpoint + path, timeout=30) as answer:
+            return len(answer.read())
+
+    judged, scraped, shown = quantiles(spent), quantiles(milliseconds(lambda: fetch("/metrics"), 30)), None
+    shown = quantiles(milliseconds(lambda: fetch("/"), 30))
+    size = fetch("/metrics") / 1e3
+    watched.house.close()
+    return [
+        {"name": f"judgement of a step of {METRICS} metrics, {RUNS} runs in turn: p50", "value": judged[0], "unit": "ms", "limit": None},
+        {"name": f"judgement of a step of {METRICS} metrics, {RUNS} runs in turn: p99", "value": judged[1], "unit": "ms", "limit": 20.0},
+        {"name": f"scrape of {RUNS} runs of {METRICS} metrics ({size:.0f} kB): p50", "value": scraped[0], "unit": "ms", "limit": 50.0},
+        {"name": f"status page of {RUNS} runs: p50", "value": shown[0], "unit": "ms", "limit": 300.0},
+    ]  # fmt: skip
+
+
+def alert(home: Path) -> list[dict]:
+    """From the report of a NaN to its arrival at a webhook."""
+    arrived = threading.Event()
+
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            arrived.set()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    watched = Watched(home, 10, alerts={"webhook": f"http://127.0.0.1:{server.server_address[1]}/"})
+    spent = []
+    for name in watched.names:
+        for number in range(1, 8):
+            watched.send(name, record(number))
+        arrived.clear()
+        began = time.perf_counter()
+        watched.send(name, record(8, **{"actor/grad_norm": math.nan}))
+        if arrived.wait(10):
+            spent.append((time.perf_counter() - began) * 1e3)
+        time.sleep(0.2)
+    watched.house.close()
+    server.shutdown()
+    server.server_close()
+    value = max(spent) if len(spent) == len(watched.names) else None
+    return [{"name": "report of a NaN to the webhook: longest of 10", "value": value, "unit": "ms", "limit": 200.0}]
+
+
+def restart(home: Path) -> list[dict]:
+    """A successor takes up a run of 990 entries since its last snapshot."""
+    watched = Watched(home, 1)
+    for number in range(1, 991):
+        watched.send("run-0", record(number))
+    watched.house.watchdog.deeds.wait(10)
+    for watch in watched.house.watchdog._watches.values():
+        watch.keeper.close()
+    began = time.perf_counter()
+    successor = House(watched.text, str(watched.file))
+    seconds = time.perf_counter() - began
+    (run,) = successor.watchdog.runs()
+    assert run.last_step == 990
+    successor.close()
+    watched.house.close()
+    return [{"name": "restart with 990 steps to fold again", "value": seconds, "unit": "s", "limit": 5.0}]
+
+
+def idle() -> list[dict]:
+    """Memory and time of a daemon that waits, in a process of its own."""
+    code = "import time, tempfile; from sentinel.daemon.house import House; house = House(f'home: {tempfile.mkdtemp()}\\nhttp: {{port: 0}}'); print(1, flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    seen = psutil.Process(process.pid)
+    before = seen.cpu_times()
+    time.sleep(10)
+    after = seen.cpu_times()
+    share = (after.user + after.system - before.user - before.system) / 10 * 100
+    memory = seen.memory_info().rss / 1e6
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    return [
+        {"name": "idle daemon without Ray: memory", "value": memory, "unit": "MB", "limit": 150.0},
+        {"name": "idle daemon without Ray: share of a core", "value": share, "unit": "%", "limit": 1.0},
+    ]
