@@ -85,8 +85,7 @@ class Answers:
                 :SERIES_SHOWN
             ]
             names = [metric.metric for metric in ranked]
-            charts = self._watchdog.charts(snapshot.run, names)
-            series = {chart.metric: list(zip(chart.steps, chart.values, strict=True)) for chart in charts}
+            series = self._watchdog.series(snapshot.run, names)
             row["metrics"] = [{**render.metric_to_plain(m), "series": series.get(m.metric, [])} for m in ranked]
             row["incidents"] = [render.incident_to_row(incident) for incident in snapshot.incidents]
         return document

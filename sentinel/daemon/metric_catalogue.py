@@ -16,5 +16,8 @@ else:
 
 def load_catalogue() -> Catalogue:
     """Return what metric keys mean."""
-    text = resources.files("sentinel").joinpath("data", "metrics.toml").read_text(encoding="utf-8")
-    return Catalogue.from_mapping(tomllib.loads(text))
+    data = resources.files("sentinel").joinpath("data")
+    metrics, presets = (
+        tomllib.loads(data.joinpath(name).read_text(encoding="utf-8")) for name in ("metrics.toml", "presets.toml")
+    )
+    return Catalogue.from_mapping(metrics, presets)

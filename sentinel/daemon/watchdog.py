@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from sentinel.daemon.planning import Planner
-    from sentinel.records import Chart, Effect, Event, RunSnapshot
+    from sentinel.records import Effect, Event, RunSnapshot
     from sentinel.settings import Settings
 
 GOING_ON = ("ordered", "recording")
@@ -105,12 +105,20 @@ class Watchdog:
         """Return every run as it stands now; never waits for a judgement."""
         return tuple(self._shown.values())
 
-    def charts(self, run: str, metrics: Iterable[str]) -> tuple[Chart, ...]:
-        """Return the last steps of some metrics of a run beside its baseline."""
+    def series(self, run: str, metrics: Iterable[str]) -> dict[str, list[tuple[int, float]]]:
+        """Return (step, value) of the last steps of some metrics of a run."""
         with self._lock:
-            watch = self._watches[run]
-            state, engine = watch.state, watch.prepared.engine
-        return engine.charts(state, metrics)
+            state = self._watches[run].state
+        # Out of the lock: the state is a value.
+        rows = {name: state.index.rows[name] for name in metrics if state.index and name in state.index.rows}
+        return {
+            name: [
+                (past.step, float(past.values[row]))
+                for past in state.past
+                if row < len(past.present) and past.present[row]
+            ]
+            for name, row in rows.items()
+        }
 
     def tell(self, run: str, event: Event) -> tuple[Effect, ...]:
         """Tell a run's engine what came from elsewhere than its trainer (a person, a chore); return what came of it."""
