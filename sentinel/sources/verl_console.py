@@ -20,16 +20,18 @@ from sentinel.sources.verl_fields import (
     FIELD,
     FOREIGN,
     GLUED,
+    MARKER,
+    MARKER_BEGUN,
     NUMBER_TAIL,
     OPEN,
     FieldList,
-    end_of_list,
+    Precision,
+    marker_end,
     parse_fields,
+    unglued_steps,
     without_last,
 )
 
-_MARKER = re.compile(r"step([:=])(\d+) - ?")
-_MARKER_BEGUN = re.compile(r"step[:=]\d* ?-?")
 _QUOTED = re.compile(r"'([^'\s]+/[^'\s]+)': (\S+)")
 MAX_JOINED = 1 << 16
 """Characters of the longest record that is joined from wrapped lines."""
@@ -62,8 +64,7 @@ class VerlConsole(Parser):
         self._pending: _Pending | None = None
         self._width = 0
         self._quoted: tuple[int, str | None] | None = None
-        self._shown = 0
-        self._three_decimals = True
+        self._precision = Precision()
         self._complaining = False
 
     def line(self, line: Line) -> Iterable[Record]:
@@ -82,9 +83,9 @@ class VerlConsole(Parser):
         return ()
 
     def _records(self, line: Line) -> Iterator[Record]:
-        for own in _unglued(own_texts(line.text)):
+        for own in unglued_steps(own_texts(line.text)):
             ended, cut = line.ended or not own.last, line.cut and own.last
-            if _MARKER.match(own.text):
+            if MARKER.match(own.text):
                 yield from self._flush()
                 self._quoted, self._complaining = None, False
                 open_end = cut or not ended
@@ -106,12 +107,12 @@ class VerlConsole(Parser):
         """As `Parser.finish`."""
         yield from self._flush()
         self._quoted = None
-        if self._shown and self._three_decimals:
+        if self._precision.resolution is not None:
             self.notes.add("low_precision", "all values have three decimals: differences below 0.001 are invisible")
 
     def resolution(self) -> float | None:
         """0.001 where every value was printed with three decimals."""
-        return 0.001 if self._shown and self._three_decimals else None
+        return self._precision.resolution
 
     # ------------------------------------------------------------------ wraps
 
@@ -127,7 +128,7 @@ class VerlConsole(Parser):
                 self._pending = replace(pending, open_end=True)
             return False
         for joined in (pending.text + piece, f"{pending.text} {piece}"):
-            fields = parse_fields(joined[_marker_end(joined) :])
+            fields = parse_fields(joined[marker_end(joined) :])
             if not fields.damaged and OPEN.fullmatch(fields.rest) and len(joined) <= MAX_JOINED:
                 self._width = pending.width
                 self.notes.add("wrapped_line", "a record went on on the next line; joined")
@@ -138,7 +139,7 @@ class VerlConsole(Parser):
     @staticmethod
     def _incomplete(text: str) -> bool:
         """Whether the list visibly goes on: its last field is no `key:number`, or the number ends in a point."""
-        last = text[_marker_end(text) :].rpartition(" - ")[2]
+        last = text[marker_end(text) :].rpartition(" - ")[2]
         field = FIELD.match(last)
         rest = last[field.end() :] if field else last
         return last.endswith(".") or field is None or bool(rest and not GLUED.search(rest))
@@ -149,7 +150,7 @@ class VerlConsole(Parser):
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        marker = _MARKER.match(pending.text)
+        marker = MARKER.match(pending.text)
         assert marker is not None
         body = pending.text[marker.end() :]
         body, dropped = without_last(body) if pending.open_end else (body, False)
@@ -166,12 +167,7 @@ class VerlConsole(Parser):
     def _judge(self, printed_step: int, fields: FieldList, pending: _Pending, *, dropped: bool) -> Record | None:
         metrics = fields.metrics
         named = any("/" in key for key in metrics)
-        strong = (
-            len(metrics) >= _STRONG and sum("/" in key for key in metrics) > 1
-            if fields.damaged or fields.rest
-            else named
-        )
-        if (fields.damaged or fields.rest) and not strong and not (pending.glued and named):
+        if (fields.damaged or fields.rest) and not (named and (pending.glued or self._strong(metrics))):
             if named:
                 self.notes.add("rejected_line", f"looks like a step line, but is not whole: {pending.text[:60]}")
             return None
@@ -188,8 +184,13 @@ class VerlConsole(Parser):
             self._truncated(pending, dropped=dropped)
         if not named:
             return None
-        self._see_precision(fields)
+        self._precision.see(fields)
         return Record(self._step(printed_step, metrics), metrics, cut=cut)
+
+    @staticmethod
+    def _strong(metrics: Mapping[str, float]) -> bool:
+        """Enough of a step line to be one even if a part of it cannot be read."""
+        return len(metrics) >= _STRONG and sum("/" in key for key in metrics) > 1
 
     def _rest(self, fields: FieldList, metrics: dict[str, float], *, glued: bool) -> bool:
         """The text after the last whole field: a number with foreign text behind it, or a damaged end (then True)."""
@@ -203,8 +204,8 @@ class VerlConsole(Parser):
             return False
         if glued and not head:
             self.notes.add("glued_text", "foreign text after the last value was removed")
-        if ":" in fields.rest:
-            self.notes.add("value_cut", f"the end of a line could not be read: {fields.rest[:40]}")
+        code = "value_cut" if ":" in fields.rest else "torn_line"
+        self.notes.add(code, f"the end of a line could not be read: {fields.rest[:40]}")
         return True
 
     def _truncated(self, pending: _Pending, *, dropped: bool) -> None:
@@ -223,24 +224,13 @@ class VerlConsole(Parser):
             )
         return int(told)
 
-    def _see_precision(self, fields: FieldList) -> None:
-        if not self._three_decimals:
-            return
-        for value in fields.printed():
-            _, dot, decimals = value.partition(".")
-            if dot and fields.metrics:
-                self._three_decimals = len(decimals) == 3 and decimals.isdigit()
-                self._shown += 1
-            if not self._three_decimals:
-                return
-
     # ------------------------------------------------------------------ other lines that matter
 
     def _other(self, own: OwnText, *, ended: bool) -> Iterator[Record]:
         text = own.text
         if "is not finite" in text:
             self._complaint(text)
-        if not ended and _MARKER_BEGUN.fullmatch(text.strip()):
+        if not ended and MARKER_BEGUN.fullmatch(text.strip()):
             self.notes.add("truncated_line", "the file ends inside a record")
         if self._quoted is not None and self._quoted[1] == own.process:
             yield from self._quoted_field(text, ended=ended)
@@ -258,7 +248,7 @@ class VerlConsole(Parser):
             self.notes.add("truncated_line", "the file ends inside a record")
             self.notes.add("value_cut", "the last value of a line may be incomplete and was dropped")
         elif match and value is not None:
-            self._see_precision(FieldList({match.group(1): value}, match.group(2)))
+            self._precision.see(FieldList({match.group(1): value}, match.group(2)))
             yield Record(self._quoted[0], {match.group(1): value})
 
     def _complaint(self, text: str) -> None:
@@ -275,7 +265,7 @@ class VerlConsole(Parser):
             "pending": None if pending is None else [pending.text, pending.process, pending.width],
             "width": self._width,
             "quoted": self._quoted,
-            "precision": [self._shown, self._three_decimals],
+            "precision": self._precision.to_plain(),
             "complaining": self._complaining,
         }
 
@@ -286,19 +276,4 @@ class VerlConsole(Parser):
             self._pending = _Pending(text, process, open_end=False, ended=True, glued=False, width=width)
         self._width, self._complaining = int(state["width"]), bool(state["complaining"])
         self._quoted = None if state["quoted"] is None else (int(state["quoted"][0]), state["quoted"][1])
-        self._shown, self._three_decimals = int(state["precision"][0]), bool(state["precision"][1])
-
-
-def _unglued(texts: Iterable[OwnText]) -> Iterator[OwnText]:
-    """Parts step lines that stand on one line because the line end between them is lost."""
-    for own in texts:
-        rest = own
-        while _MARKER.match(rest.text) and (end := end_of_list(rest.text)) < len(rest.text):
-            yield rest._replace(text=rest.text[:end], glued=True, last=False)
-            rest = rest._replace(text=rest.text[end:], bars=())
-        yield rest
-
-
-def _marker_end(text: str) -> int:
-    marker = _MARKER.match(text)
-    return marker.end() if marker else 0
+        self._precision.restore(state["precision"])

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
-from sentinel.sources.lines import NUMBER, number, unwrap
+from sentinel.sources.lines import NUMBER, OwnText, number, unwrap
 
+MARKER = re.compile(r"step([:=])(\d+) - ?")
+MARKER_BEGUN = re.compile(r"step[:=]\d* ?-?")
 FIELD = re.compile(rf"([^\s:]+|(?:val-core|val-aux|val|test_score)/[^:]*):({NUMBER})")
 # A field whose end is still to come: a key, a key with the beginning of a number, a field with half a separator.
 OPEN = re.compile(r"(?:[^\s:]*|(?:val-core|val-aux|val|test_score)/[^:]*)(?::[-+\w.()]*)?(?: -?)?")
@@ -116,3 +119,52 @@ def without_last(body: str) -> tuple[str, bool]:
     if match and last[match.end() :] and not last[match.end() :].strip(" -"):
         return body[: len(body) - len(last) + match.end()], False
     return head, ":" in last
+
+
+def unglued_steps(texts: Iterable[OwnText]) -> Iterator[OwnText]:
+    """Parts step lines that stand on one line because the line end between them is lost."""
+    for own in texts:
+        rest = own
+        while MARKER.match(rest.text) and (end := end_of_list(rest.text)) < len(rest.text):
+            yield rest._replace(text=rest.text[:end], glued=True, last=False)
+            rest = rest._replace(text=rest.text[end:], bars=())
+        yield rest
+
+
+def marker_end(text: str) -> int:
+    """Where the field list begins."""
+    marker = MARKER.match(text)
+    return marker.end() if marker else 0
+
+
+class Precision:
+    """Whether every value was printed with exactly three decimals, as old consoles do."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+        self._three = True
+
+    def see(self, fields: FieldList) -> None:
+        """One more list; after the first value of another form nothing is looked at any more."""
+        if not self._three:
+            return
+        for value in fields.printed():
+            _, dot, decimals = value.partition(".")
+            if dot and fields.metrics:
+                self._three = len(decimals) == 3 and decimals.isdigit()
+                self._shown += 1
+            if not self._three:
+                return
+
+    @property
+    def resolution(self) -> float | None:
+        """0.001, or None where values show more, or none was seen."""
+        return 0.001 if self._shown and self._three else None
+
+    def to_plain(self) -> list[int]:
+        """State as plain values."""
+        return [self._shown, int(self._three)]
+
+    def restore(self, state: list[int]) -> None:
+        """The inverse of `to_plain`."""
+        self._shown, self._three = state[0], bool(state[1])
