@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from sentinel.core.engine import Engine, EngineSettings, WatchState
-from sentinel.daemon.house import load_catalogue
+from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.records import Reading, Reference, ReferenceRun, StepReported
 
 STEPS = 300

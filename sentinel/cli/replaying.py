@@ -57,7 +57,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_replay(args: argparse.Namespace) -> int:
     """Judge the file; 1 when something is wrong with it or it cannot be judged."""
     from sentinel.core.engine import Engine, EngineSettings
-    from sentinel.daemon.house import load_catalogue
+    from sentinel.daemon.metric_catalogue import load_catalogue
     from sentinel.daemon.references import load_references
     from sentinel.records import ReadResult
 

@@ -19,6 +19,8 @@ from sentinel.records import STAGES, UNKNOWN_STAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+PRESETS = ("verl-faq", "npu-2pct", "msprobe", "strict-replay")
+"""Names of the presets that ship."""
 CLASSES = (
     "exact",
     "close",
@@ -101,14 +103,16 @@ class Catalogue:
     """Patterns without wildcards."""
     globs: tuple[tuple[re.Pattern[str], Entry], ...]
     """Most specific first."""
+    presets: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
+    """Name -> pattern -> fields that the preset changes."""
     overrides: tuple[tuple[re.Pattern[str], Mapping[str, object]], ...] = ()
     """Applied in order to the entry that was found."""
     _found: dict[str, Entry] = field(default_factory=dict, repr=False, compare=False)
     # A memo of a pure function: it changes no answer, only its cost.
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, object]) -> Catalogue:
-        """Build from the parsed `metrics.toml`.
+    def from_mapping(cls, mapping: Mapping[str, object], presets: Mapping[str, Any] | None = None) -> Catalogue:
+        """Build from the parsed `metrics.toml` and `presets.toml`.
 
         Raises:
             SettingsError: an entry has an unknown field, class, stage or direction; the text names it.
@@ -117,23 +121,23 @@ class Catalogue:
         exact = {entry.pattern: entry for entry in entries if "*" not in entry.pattern}
         wild = [entry for entry in entries if "*" in entry.pattern]
         wild.sort(key=lambda entry: (-_literals(entry.pattern), entry.pattern))
-        return cls(exact=exact, globs=tuple((_compiled(entry.pattern), entry) for entry in wild))
+        named = {name: dict(preset["metrics"]) for name, preset in (presets or {}).items()}
+        globs = tuple((_compiled(entry.pattern), entry) for entry in wild)
+        return cls(exact=exact, globs=globs, presets=named)
 
-    def with_overrides(self, overrides: Iterable[Mapping[str, object]]) -> Catalogue:
-        """The same catalogue with fields of some entries changed; each override has `match` and the fields.
+    def with_overrides(self, overrides: Mapping[str, Mapping[str, object]], presets: Iterable[str] = ()) -> Catalogue:
+        """The same catalogue with fields of some entries changed: first by the presets in their order, then by `overrides`.
 
         Raises:
-            SettingsError: an override has no `match` or an unknown field.
+            SettingsError: an unknown preset or field.
         """
         added = []
-        for raw in overrides:
-            given = dict(raw)
-            match = given.pop("match", None)
-            if not isinstance(match, str):
-                raise SettingsError(f"override of the metric catalogue without `match`: {dict(raw)}")
-            changed = _checked(given, match)
-            added += [(_compiled(pattern), changed) for pattern in _expand(match)]
-        return replace(self, overrides=(*self.overrides, *added), _found={})
+        for name in presets:
+            if name not in self.presets:
+                raise SettingsError(f"preset {name!r} is none of {', '.join(self.presets) or 'those that are loaded'}")
+            added += _overriding(self.presets[name])
+        added += _overriding(overrides)
+        return replace(self, overrides=(*self.overrides, *added), _found={}) if added else self
 
     def entry(self, key: str) -> Entry:
         """What is known of `key`; class `unknown` where no pattern matches."""
@@ -154,6 +158,23 @@ class Catalogue:
             if pattern.fullmatch(key) and (entry.metric_class in PAIRED or pattern.pattern != ".*"):
                 entry = replace(entry, **cast("dict[str, Any]", dict(changed)))
         return entry
+
+
+def check_overrides(overrides: Mapping[str, Mapping[str, object]]) -> None:
+    """Refuse what no catalogue could take.
+
+    Raises:
+        SettingsError: an unknown field, class, stage or direction, or something that is no number.
+    """
+    _overriding(overrides)
+
+
+def _overriding(overrides: Mapping[str, Mapping[str, object]]) -> list[tuple[re.Pattern[str], Mapping[str, object]]]:
+    out: list[tuple[re.Pattern[str], Mapping[str, object]]] = []
+    for match, given in overrides.items():
+        changed = _checked(given, match)
+        out += [(_compiled(pattern), changed) for pattern in _expand(match)]
+    return out
 
 
 _NAMES = {"class": "metric_class"}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import tomllib
 
-from sentinel.core.catalogue import BANDED, PAIRED
+from sentinel.core.catalogue import BANDED, PAIRED, PRESETS
 from sentinel.core.signatures import FIRST_NOT_FINITE, GROUPS, SIGNATURES, SUDDEN
-from sentinel.daemon.house import load_catalogue
+from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.records import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,7 +91,6 @@ def test_every_stage_but_unknown_has_a_signature():
 def test_presets_are_overrides_of_the_catalogue():
     presets = tomllib.loads((ROOT / "sentinel/data/presets.toml").read_text(encoding="utf-8"))
 
-    assert set(presets) == {"verl-faq", "npu-2pct", "msprobe", "strict-replay"}
-    for preset in presets.values():
-        assert preset["text"].endswith(".")
-        CATALOGUE.with_overrides(preset["override"])
+    assert tuple(presets) == PRESETS
+    assert [name for name, preset in presets.items() if not preset["text"].endswith(".")] == []
+    CATALOGUE.with_overrides({}, PRESETS)

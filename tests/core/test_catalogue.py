@@ -4,8 +4,11 @@
 import pytest
 
 from sentinel.core.catalogue import Catalogue, reduction
-from sentinel.daemon.house import load_catalogue
+from sentinel.core.engine import Engine, EngineSettings
+from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.errors import SettingsError
+from sentinel.settings import Settings
+from tests.support.runs import a_grpo_run, a_reference, an_engine, incidents, repeated, watched
 
 
 def a_catalogue(*entries):
@@ -46,7 +49,7 @@ def test_unknown_keys_are_listed():
 
 def test_an_override_changes_fields_and_nothing_else():
     plain = load_catalogue()
-    changed = plain.with_overrides([{"match": "actor/entropy", "rel": 0.5}])
+    changed = plain.with_overrides({"actor/entropy": {"rel": 0.5}})
 
     assert changed.entry("actor/entropy").rel == 0.5
     assert changed.entry("actor/entropy").stage == plain.entry("actor/entropy").stage
@@ -54,7 +57,7 @@ def test_an_override_changes_fields_and_nothing_else():
 
 
 def test_an_override_of_everything_touches_compared_numbers_only():
-    changed = load_catalogue().with_overrides([{"match": "*", "rel": 0.5}])
+    changed = load_catalogue().with_overrides({"*": {"rel": 0.5}})
 
     assert changed.entry("actor/entropy").rel == 0.5
     assert changed.entry("timing_s/gen").rel == 0.0
@@ -89,3 +92,32 @@ def test_the_reduction_follows_verls_substrings():
         "min",
         "mean",
     ]
+
+
+def test_presets_come_first_and_own_changes_last():
+    changed = load_catalogue().with_overrides({"actor/entropy": {"rel": 0.5}}, ["npu-2pct", "strict-replay"])
+
+    assert changed.entry("actor/entropy").rel == 0.5
+    assert changed.entry("critic/vf_loss").rel == 1e-6
+
+
+def test_the_engine_refuses_what_no_catalogue_could_take():
+    for wrong in ({"presets": ("npu-3pct",)}, {"metrics": {"actor/entropy": {"relative": 0.1}}}):
+        with pytest.raises(SettingsError):
+            EngineSettings(**wrong)
+
+
+def test_the_engine_watches_with_the_changed_catalogue():
+    run = a_grpo_run(steps=6)
+    strict = an_engine(presets=("strict-replay",))
+
+    state, _ = watched(strict, repeated(run, noise=1e-3, seed=4), a_reference(run))
+
+    assert incidents(state)
+    assert incidents(watched(an_engine(), repeated(run, noise=1e-3, seed=4), a_reference(run))[0]) == []
+
+
+def test_settings_of_a_file_reach_the_catalogue():
+    settings = Settings.from_mapping({"engine": {"presets": ["npu-2pct"], "metrics": {"actor/entropy": {"rel": 0.07}}}})
+
+    assert Engine(settings.engine, load_catalogue()).catalogue.entry("actor/entropy").rel == 0.07

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from sentinel.core.engine import Engine, EngineSettings
-from sentinel.daemon.house import load_catalogue
+from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.records import IncidentChanged, Reading, Reference, ReferenceRun, StepReported
 
 SAMPLED = ("response_length/", "critic/score/", "global_seqlen/", "rollout_corr/rollout_")

@@ -46,7 +46,7 @@ class Engine:
 
     def __init__(self, settings: EngineSettings, catalogue: Catalogue) -> None:
         self.settings = settings
-        self.catalogue = catalogue
+        self.catalogue = catalogue.with_overrides(settings.metrics, settings.presets)
 
     def initial(self, run: str, reference: Reference | None, regime: str = "auto") -> WatchState:
         """A watch that has seen nothing. `regime` is auto (recognised), replayed or free.

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sentinel.core.capture.policy import Book, CaptureSettings
-from sentinel.core.catalogue import Catalogue
+from sentinel.core.catalogue import PRESETS, Catalogue, check_overrides
 from sentinel.core.compare import Baseline, FreeBands, Look, Pairing, Recognition, learn, learn_bands, learn_pairing
 from sentinel.core.detect import DETECTORS
 from sentinel.core.frames import SeriesIndex, index_of
 from sentinel.core.report.incidents import Docket, IncidentSettings
 from sentinel.core.window import Past
+from sentinel.errors import SettingsError
 from sentinel.records import Reference
 
 REGIMES = ("auto", "replayed", "free")
@@ -33,6 +34,16 @@ class EngineSettings:
     """Steps after a capture's last one within which a receipt must come."""
     detectors: tuple[str, ...] = tuple(DETECTORS)
     """Names of the detectors that look, in this order."""
+    presets: tuple[str, ...] = ()
+    """Named tolerance presets of the metric catalogue, applied in this order: verl-faq, npu-2pct, msprobe, strict-replay."""
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Own changes of the metric catalogue, after the presets: pattern -> fields, e.g. `actor/entropy: {rel: 0.02}`."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.presets if name not in PRESETS]
+        if unknown:
+            raise SettingsError(f"preset {unknown[0]!r} is none of {', '.join(PRESETS)}")
+        check_overrides(self.metrics)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ MOVED_TOO_FAR = 0.02
 LEAST_BACKGROUND = 2e-5
 # A border case (below so many allowances) is no origin where another stands so many times further out: large faults move the
 # weights by up to the learning rate within one step, and what that does to early modules just crosses the line.
-BORDER = 3.0
+BORDER = 8.0
 CLEARLY = 10.0
 
 

@@ -87,6 +87,12 @@ def test_turbulence_needs_half_as_much_again_as_the_running_mean_and_no_warm_up(
     assert alarms("msprobe Turbulence 0.5", series(actor__grad_norm=[1, 1.51, 1])) == [2]
 
 
+def test_the_running_mean_of_turbulence_moves_by_a_hundredth_of_each_value():
+    # After 1 and 1.4 the mean is 1.004, and the limit 1.506.
+    assert alarms("msprobe Turbulence 0.5", series(actor__grad_norm=[1, 1.4, 1.505])) == []
+    assert alarms("msprobe Turbulence 0.5", series(actor__grad_norm=[1, 1.4, 1.507])) == [3]
+
+
 def test_turbulence_is_deaf_for_ever_after_one_nan():
     assert alarms("msprobe Turbulence 0.5", series(actor__grad_norm=[1, np.nan, 1, 100, 1e6])) == []
 
