@@ -22,7 +22,7 @@ from sentinel.trainer.orders import DEFAULT_SCHEDULE, Order
 from sentinel.trainer.session import Session
 
 TESTED_VERL = ("0.9.1",)
-_LOOKS_FOR_TRAINER = 3
+_LOOKS_FOR_TRAINER = 4
 _FRAMES_UP = 8
 _VERSIONS = ("verl", "torch", "transformers", "ray", "tensordict", "torch_npu", "vllm")
 
@@ -48,18 +48,25 @@ class Driver:
     # ------------------------------------------------------------------ hooks
 
     def hook_tracking(self, module: ModuleType) -> None:
-        """Wrap `Tracking.log` of `verl.utils.tracking`."""
+        """Wrap the constructor and `log` of `verl.utils.tracking.Tracking`."""
         tracking = module.Tracking
-        original = tracking.log
+        made, original = tracking.__init__, tracking.log
         driver = self
+
+        @functools.wraps(made)
+        def make_and_look(instance: Any, *args: Any, **kwargs: Any) -> None:
+            made(instance, *args, **kwargs)
+            # Before the first step, so that the first step can be captured already.
+            driver.session.metrics.run(driver.look_for_trainer, None)
 
         @functools.wraps(original)
         def log_and_report(instance: Any, *args: Any, **kwargs: Any) -> Any:
             driver.session.metrics.run(functools.partial(driver.logged, args, kwargs), None)
             return original(instance, *args, **kwargs)
 
-        tracking.log = log_and_report
-        self._undo.append((tracking, "log", original))
+        for name, wrapper, before in (("__init__", make_and_look, made), ("log", log_and_report, original)):
+            setattr(tracking, name, wrapper)
+            self._undo.append((tracking, name, before))
 
     def unhook(self) -> None:
         """Put `Tracking` and the trainer back as they were."""
@@ -74,20 +81,25 @@ class Driver:
         """One call of `Tracking.log(data, step, backend=None)`."""
         data = args[0] if args else kwargs["data"]
         step = int(args[1] if len(args) > 1 else kwargs["step"])
-        if self._trainer is None and self._looks < _LOOKS_FOR_TRAINER:
-            self._looks += 1
-            self._finding.run(self._find_trainer, None)
+        self.look_for_trainer()
         self.session.step_logged(step, data)
         if step >= getattr(self._trainer, "total_training_steps", step + 1):
             self.session.finished()
 
     # ------------------------------------------------------------------ the trainer
 
+    def look_for_trainer(self) -> None:
+        """Find the trainer among the callers; a few times, then never again."""
+        if self._trainer is None and self._looks < _LOOKS_FOR_TRAINER:
+            self._looks += 1
+            self._finding.run(self._find_trainer, None)
+
     def _find_trainer(self) -> None:
         trainer = _caller_that_trains(sys._getframe(1))
         if trainer is not None:
             self._attach(trainer)
-        elif self._looks == 1:
+        elif self._looks == 2:
+            # Not where the logger was made and not where the first step was logged: no trainer that is known.
             self.session.started(self._facts(None), self._config)
         if trainer is None and self._looks == _LOOKS_FOR_TRAINER:
             log.warning(
@@ -178,6 +190,6 @@ def _profiles_itself(trainer: Any) -> bool:
 def golden_schedule(stages: list[str]) -> list[Order]:
     """The steps whose dumps make a later comparison possible, for a run that records itself."""
     return [
-        Order(f"golden-{step}", step, step, tuple(stages), why="golden schedule", asked_first_step=step)
+        Order(f"golden-{step}", step, step, tuple(stages), why="golden schedule", asked_first_step=step, exact=True)
         for step in DEFAULT_SCHEDULE
     ]

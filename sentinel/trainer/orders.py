@@ -32,9 +32,16 @@ class Order:
     task: str = "statistics"
     asked_first_step: int = 0
     """The first step that was asked for; differs from `first_step` when the order came late."""
+    exact: bool = False
+    """A golden dump is wanted of its very step: too late means never, not the next one."""
+
+    @property
+    def manner(self) -> tuple[str, str, tuple[str, ...]]:
+        """How is dumped; orders of one manner can share a step."""
+        return (self.level, self.task, self.modules)
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any], number: int = 0) -> Order:
+    def from_plain(cls, plain: Mapping[str, Any], number: int = 0, *, exact: bool = False) -> Order:
         """Read the ORDER form of the command-line contract.
 
         Raises:
@@ -56,6 +63,7 @@ class Order:
                 modules=tuple(str(m) for m in plain.get("modules") or ()),
                 task=str(plain.get("task") or "statistics"),
                 asked_first_step=first,
+                exact=exact,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"capture order {number}: {type(error).__name__} {error}") from error
@@ -88,19 +96,39 @@ class OrderBook:
             self.finish(order.id)
         return dropped
 
-    def due(self, step: int) -> list[Order]:
-        """The orders to obey at this step; one that has not begun and is late is moved here first."""
-        due = []
+    def due(self, step: int) -> tuple[list[Order], list[Order]]:
+        """Which orders are obeyed at this step, and which exact ones have missed theirs.
+
+        What is due at one step is dumped in one manner, that of the eldest order; others wait for the next step. An order
+        that has not begun and is late is moved here as a whole.
+        """
+        due: list[Order] = []
+        missed: list[Order] = []
         for order in list(self._open.values()):
-            if order.id not in self._begun and order.first_step < step:
-                order = replace(order, first_step=step, last_step=step + order.last_step - order.first_step)
-                self._open[order.id] = order
-            if order.first_step <= step <= order.last_step:
+            begun = order.id in self._begun
+            if not begun and order.first_step < step:
+                if order.exact:
+                    missed.append(order)
+                    self.finish(order.id)
+                    continue
+                order = self._moved(order, step)
+            if order.last_step < step:
+                self.finish(order.id)
+            elif order.first_step <= step:
+                if due and order.manner != due[0].manner:
+                    if not begun and not order.exact:
+                        self._moved(order, step + 1)
+                    elif not begun:
+                        missed.append(order)
+                        self.finish(order.id)
+                    continue
                 self._begun.add(order.id)
                 due.append(order)
-            elif order.last_step < step:
-                self.finish(order.id)
-        return due
+        return due, missed
+
+    def _moved(self, order: Order, step: int) -> Order:
+        self._open[order.id] = replace(order, first_step=step, last_step=step + order.last_step - order.first_step)
+        return self._open[order.id]
 
     def finish(self, order_id: str) -> None:
         """The order's last step is over, or it failed for good."""

@@ -69,7 +69,7 @@ def read_orders(path: str) -> list[Order]:
     with open(path, encoding="utf-8") as file:
         plain = json.load(file)
     orders = plain.get("orders", []) if isinstance(plain, dict) else plain
-    return [Order.from_plain(order, number) for number, order in enumerate(orders)]
+    return [Order.from_plain(order, number, exact=True) for number, order in enumerate(orders)]
 
 
 def make_driver(want: Wanted) -> Driver:

@@ -18,9 +18,9 @@ _GROUPS = ("actor_rollout_wg", "ref_policy_wg", "critic_wg", "rm_wg")
 
 @dataclass
 class Armed:
-    """One step of one order, on its way through the workers."""
+    """One step of the orders that share it, on its way through the workers."""
 
-    order: Order
+    orders: list[Order]
     step: int
     plan: dict[str, Any]
     workers: list[Any]
@@ -47,20 +47,21 @@ def stages_of(trainer: Any) -> list[str]:
     return [*stages, "actor_update"]
 
 
-def arm(trainer: Any, order: Order, step: int, root: str, min_free_bytes: int | None = None) -> Armed:
-    """Queue the arming of one step on every chosen rank."""
+def arm(trainer: Any, orders: list[Order], step: int, root: str, min_free_bytes: int | None = None) -> Armed:
+    """Queue the arming of one step on every rank that one of the orders wants."""
+    level, task, modules = orders[0].manner
     plan: dict[str, Any] = {
         "root": root,
         "step": step,
-        "stages": list(order.stages),
-        "level": order.level,
-        "task": order.task,
-        "modules": list(order.modules),
+        "stages": list(dict.fromkeys(stage for order in orders for stage in order.stages)),
+        "level": level,
+        "task": task,
+        "modules": list(modules),
         "min_free_bytes": min_free_bytes,
     }
-    chosen = [w for rank, w in _ranked(trainer) if order.ranks is None or rank in order.ranks]
+    chosen = [w for rank, w in _ranked(trainer) if any(o.ranks is None or rank in o.ranks for o in orders)]
     calls = [worker.__ray_call__.remote(arming.arm, plan) for worker in chosen]
-    return Armed(order, step, plan, chosen, calls, [])
+    return Armed(orders, step, plan, chosen, calls, [])
 
 
 def disarm(armed: Armed) -> None:

@@ -31,15 +31,20 @@ class ReceiptBook:
         self.steps.append(step)
         self.problems += [problem for problem in problems if problem not in self.problems]
         dumped: set[str] = set()
+        spent = [0.0]
         for answer in answers:
-            self.bytes += int(answer.get("bytes", 0))
-            self.seconds = max(self.seconds, float(answer.get("seconds", 0.0)))
-            for stage, entry in answer.get("stages", {}).items():
-                if entry.get("path"):
+            for stage, entry in answer["stages"].items():
+                if entry.get("path") and stage in self.order.stages:
                     dumped.add(stage)
+                    self.bytes += int(entry.get("bytes", 0))
                     self.ranks.add(int(answer.get("rank", 0)))
                     self.stages[stage] = None
                     self.paths[entry["path"]] = None
+            spent.append(
+                sum(float(e.get("seconds", 0.0)) for s, e in answer["stages"].items() if s in self.order.stages)
+            )
+        # Ranks work side by side; the slowest one is what the step took.
+        self.seconds += max(spent)
         for stage in self.order.stages:
             if stage not in dumped:
                 self.missing[f"{stage} at step {step}"] = None

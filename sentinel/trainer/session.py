@@ -118,20 +118,28 @@ class Session:
         if not self._book:
             return
         with self._lock:
-            due = self._book.due(step)
-        for order in due:
-            root = self._own_root if order.id in self._own_orders else self.dump_root
-            armed = reach.arm(trainer, order, step, root, self.min_free_bytes)
-            self._armed.append(armed)
+            due, missed = self._book.due(step)
+        for order in missed:
+            self._send_receipt(order, ended(order, "skipped", f"only of use at its own step; step {step} has begun"))
+        given = [order for order in due if order.id not in self._own_orders]
+        own = [order for order in due if order.id in self._own_orders]
+        if given and own:
+            # Two roots cannot share a step, and the daemon has an incident to explain.
+            for order in own:
+                self._send_receipt(order, ended(order, "skipped", f"step {step} is dumped for {given[0].id}"))
+                self._book.finish(order.id)
+        if due:
+            root = self.dump_root if given else self._own_root
+            self._armed.append(reach.arm(trainer, given or own, step, root, self.min_free_bytes))
 
     def _disarm(self, step: int) -> None:
         armed, self._armed = self._armed, []
         for one in armed:
             reach.disarm(one)
         with self._lock:
-            for one in armed:
-                if one.order.last_step <= step:
-                    self._book.finish(one.order.id)
+            for order in (order for one in armed for order in one.orders):
+                if order.last_step <= step:
+                    self._book.finish(order.id)
         threading.Thread(target=self._collect, args=(armed,), name="sentinel-collect", daemon=True).start()
 
     # ------------------------------------------------------------------ background threads
@@ -142,12 +150,13 @@ class Session:
     def _collect_all(self, armed: list[reach.Armed]) -> None:
         for one in armed:
             answers, problems = reach.collect(one, COLLECT_SECONDS)
-            book = self._receipts.setdefault(one.order.id, ReceiptBook(one.order))
-            book.add(one.step, answers, problems)
-            over = one.step >= one.order.last_step
-            self._send_receipt(one.order, book.receipt(finished=over))
-            if over:
-                del self._receipts[one.order.id]
+            for order in one.orders:
+                book = self._receipts.setdefault(order.id, ReceiptBook(order))
+                book.add(one.step, answers, problems)
+                over = one.step >= order.last_step
+                self._send_receipt(order, book.receipt(finished=over))
+                if over:
+                    del self._receipts[order.id]
 
     def _send_receipt(self, order: Order, receipt: dict[str, Any]) -> None:
         record = {
@@ -155,7 +164,6 @@ class Session:
             "at": time.time(),
             "capture": order.id,
             "receipt": receipt,
-            "step": receipt["last_step"],
         }
         own = order.id in self._own_orders
         for emitter in self._emitters:
@@ -178,7 +186,7 @@ class Session:
             self._book.offer(orders)
             cancelled = self._book.cancel(reply.get("cancelled") or ())
         for order in cancelled:
-            if order.id not in self._receipts and all(one.order.id != order.id for one in self._armed):
+            if order.id not in self._receipts and all(order not in one.orders for one in self._armed):
                 self._send_receipt(order, ended(order, "cancelled", "taken back before its first step"))
 
     def _readable(self, plain: Mapping[str, Any]) -> Order | None:
