@@ -23,6 +23,7 @@ from sentinel.trainer.values import plain_values
 
 DEFAULT_WAIT_SECONDS = 0.05
 COLLECT_SECONDS = 300.0
+INTRODUCE_SECONDS = 30.0
 
 
 @dataclass
@@ -58,6 +59,8 @@ class Session:
         self._armed: list[reach.Armed] = []
         self._receipts: dict[str, ReceiptBook] = {}
         self._refused: set[str] = set()
+        self._introduction: dict[str, Any] | None = None
+        self._introduced_at = 0.0
         self._ended = False
         self._health = (0, 0, 0, 0)
         self._daemon = self._emitter(outlets.daemon)
@@ -71,7 +74,8 @@ class Session:
 
     def started(self, facts: Mapping[str, Any], config: Mapping[str, str] | None) -> None:
         """Say who is training. Call before the first step."""
-        self._put({"t": "start", "at": time.time(), "run": self.run, "facts": dict(facts), "config": config})
+        self._introduction = {"t": "start", "at": time.time(), "run": self.run, "facts": dict(facts), "config": config}
+        self._put(self._introduction)
 
     def schedule(self, orders: Iterable[Order]) -> None:
         """Take in orders that no daemon gave, such as a recording's default schedule."""
@@ -176,6 +180,8 @@ class Session:
         self.metrics.run(self._tell_health, None)
 
     def _take_orders(self, reply: Mapping[str, Any]) -> None:
+        if reply.get("introduce"):
+            self._introduce_again()
         settings = reply.get("settings") or {}
         self.wait_seconds = float(settings.get("wait_seconds", self.wait_seconds))
         self.dump_root = str(settings.get("dump_root") or self.dump_root)
@@ -188,6 +194,17 @@ class Session:
         for order in cancelled:
             if order.id not in self._receipts and all(order not in one.orders for one in self._armed):
                 self._send_receipt(order, ended(order, "cancelled", "taken back before its first step"))
+
+    def _introduce_again(self) -> None:
+        """A daemon that lost its memory does not know whose steps these are; tell it, now and then."""
+        now = time.monotonic()
+        if (
+            self._daemon is not None
+            and self._introduction is not None
+            and now - self._introduced_at > INTRODUCE_SECONDS
+        ):
+            self._introduced_at = now
+            self._daemon.put(self._introduction)
 
     def _readable(self, plain: Mapping[str, Any]) -> Order | None:
         """An order as this side holds it; one that cannot be read is refused, once."""

@@ -135,3 +135,16 @@ def test_the_recordings_own_orders_are_no_business_of_the_daemons():
     assert until(lambda: recording.of("receipt"))
     session.close()
     assert daemon.of("receipt") == []
+
+
+def test_a_daemon_that_lost_its_memory_is_told_again_who_is_training_and_not_at_every_step():
+    daemon = Daemon(introduce=True)
+    session = Session("r", Outlets(daemon=daemon), "/local")
+    session.started({"trainer": "v0"}, None)
+    for step in range(1, 6):
+        session.step_logged(step, {"a": 1.0})
+        time.sleep(0.02)
+
+    assert until(lambda: len(daemon.of("start")) == 2 and len(daemon.of("step")) == 5)
+    session.close()
+    assert [start["facts"] for start in daemon.of("start")] == [{"trainer": "v0"}] * 2
