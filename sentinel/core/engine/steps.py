@@ -16,7 +16,7 @@ import numpy as np
 
 from sentinel.core.compare import Look, blank, free_look, replayed_look, without
 from sentinel.core.engine.state import WatchState, warned
-from sentinel.core.frames import Bools, SeriesFrame
+from sentinel.core.frames import Bools, Floats, SeriesFrame, SeriesIndex
 from sentinel.core.window import PastStep
 from sentinel.records import StepReported
 
@@ -24,6 +24,8 @@ FEW = 0.5
 """Share of the baseline's metrics below which a run is another recipe."""
 PROMPTS = "prompt_length/mean"
 PROMPT_MARGIN = 0.25
+TOKENS = "perf/total_num_tokens"
+BATCH_MARGIN = 0.02
 LISTED = 8
 NUMERIC_AFTER_SCORE = frozenset(
     {"reward", "advantage", "pg", "loss", "actor_grad", "critic_loss", "critic_grad", "explained", "variance", "vpred"}
@@ -155,15 +157,45 @@ def _reasons(state: WatchState, frame: SeriesFrame, common: int, wanted: int) ->
     if common == 0 or common < FEW * wanted:
         reasons.append(f"only {common} of the baseline's {wanted} metrics are reported")
     baseline = state.baseline
-    row = None if baseline is None else baseline.index.rows.get(PROMPTS)
-    if baseline is not None and row is not None and np.isfinite(frame.values[row]):
-        seen = baseline.seeds[:, :, row][np.isfinite(baseline.seeds[:, :, row])]
-        value = float(frame.values[row])
-        if seen.size and not (1 - PROMPT_MARGIN) * seen.min() <= value <= (1 + PROMPT_MARGIN) * seen.max():
-            reasons.append(
-                f"prompts have {value:.4g} tokens on average where the baseline's have {seen.min():.4g} to {seen.max():.4g}"
-            )
+    if baseline is None:
+        return reasons
+    cells = baseline.seeds.reshape(-1, len(baseline.index))
+    prompts, usual = _prompts(frame.values, baseline.index), _prompts(cells, baseline.index)
+    if _outside(prompts, usual, PROMPT_MARGIN):
+        reasons.append(f"prompts have {prompts[0]:.4g} tokens on average where the baseline's have {_range(usual)}")
+    rows, usual = _responses(frame.values, baseline.index), _responses(cells, baseline.index)
+    if _outside(rows, usual, BATCH_MARGIN):
+        reasons.append(f"a step has {rows[0]:.4g} responses where the baseline's have {_range(usual)}")
     return reasons
+
+
+def _prompts(values: Floats, index: SeriesIndex) -> Floats:
+    """Mean prompt length of each line of values; empty where it is not reported."""
+    row = index.rows.get(PROMPTS)
+    return np.zeros(0) if row is None else np.atleast_1d(values[..., row])
+
+
+def _responses(values: Floats, index: SeriesIndex) -> Floats:
+    """Responses of a step: all tokens over the mean tokens of a sample."""
+    rows = [index.rows.get(key) for key in (TOKENS, PROMPTS, "response_length/mean")]
+    if None in rows:
+        return np.zeros(0)
+    total, prompt, response = (np.atleast_1d(values[..., row]) for row in rows)
+    return np.asarray(total / (prompt + response), dtype=np.float64)
+
+
+def _outside(values: Floats, usual: Floats, margin: float) -> bool:
+    """Whether a value is far from everything that the baseline has."""
+    usual = usual[np.isfinite(usual)]
+    if not usual.size or not values.size or not np.isfinite(values[0]):
+        return False
+    return not (1 - margin) * usual.min() <= float(values[0]) <= (1 + margin) * usual.max()
+
+
+def _range(usual: Floats) -> str:
+    usual = usual[np.isfinite(usual)]
+    low, high = f"{usual.min():.4g}", f"{usual.max():.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _some(names: list[str]) -> str:

@@ -82,6 +82,10 @@ def deviations(rows: Sequence[RowPair]) -> Deviations:
     )
     same_sum = np.array([t.checksum == g.checksum or None in (t.checksum, g.checksum) for t, g in rows], dtype=bool)
     checked = np.array([None not in (t.checksum, g.checksum) for t, g in rows], dtype=bool)
+    # Checksums alone say that something differs and not how much: as much as can be.
+    alone = checked & np.all(np.isnan(size), axis=1)
+    size[alone, :] = np.where(same_sum[alone], 0.0, 1.0)[:, None]
+    floor[alone, :] = 2.0**-30
     with np.errstate(invalid="ignore"):
         statistics_same = ~np.any(np.nan_to_num(size, nan=0.0) > 0, axis=1)
     known = np.any(~np.isnan(size), axis=1) | checked

@@ -37,7 +37,7 @@ class Entry:
     """Name of the entry that this one ran inside, as the dump says; may be empty or not dumped."""
     rows: tuple[LayerStat, ...]
     key: str = ""
-    """Set by `assign_keys`."""
+    """Set by `key_forwards` and `key_others`."""
     parent: Entry | None = None
     forward: Entry | None = None
     """For a backward entry, the forward whose graph it walked."""
@@ -118,30 +118,25 @@ def _nest_forwards(forwards: list[Entry]) -> None:
 
 
 def _mark_recomputed(forwards: list[Entry], backwards: list[Entry]) -> dict[int, Entry]:
-    """Tell the second run of a checkpointed module from a second call.
+    """Tell the second run of a checkpointed module from a second call; return the first run of each by identity.
 
-    The backward pass bears the number of the forward whose graph it walks: a forward without a backward, followed by one of
-    the same inputs that has one, was run again. Returns the first run of each by identity.
+    Of a call and its second run only one is followed by a backward pass of its number: the second where checkpointing is
+    reentrant, the first, and later than the second run, where it is not.
     """
-    walked = {(entry.module, entry.call) for entry in backwards}
-    calls: dict[str, list[Entry]] = defaultdict(list)
+    walked = {(entry.module, entry.call): entry.order for entry in backwards}
+    last_of: dict[str, Entry] = {}
     primaries: dict[int, Entry] = {}
     for entry in forwards:
         if entry.operation:
             continue
-        before = calls[entry.module]
-        last = before[-1] if before else None
-        again = (
-            last is not None
-            and last.kind == "forward"
-            and (entry.module, last.call) not in walked
-            and (entry.module, entry.call) in walked
-            and _same_inputs(last, entry)
-        )
-        if again and last is not None:
-            entry.kind = "recompute"
-            primaries[id(entry)] = last
-        before.append(entry)
+        last = last_of.get(entry.module)
+        if last is not None and last.kind == "forward" and _same_inputs(last, entry):
+            first_walked = walked.get((entry.module, last.call))
+            again = (entry.module, entry.call) in walked
+            if again if first_walked is None else not again and first_walked > entry.order:
+                entry.kind = "recompute"
+                primaries[id(entry)] = last
+        last_of[entry.module] = entry
     return primaries
 
 
@@ -169,37 +164,54 @@ def _nest_backwards(forwards: list[Entry], backwards: list[Entry]) -> None:
         entry.parent = backward_of[id(above)] if above is not None else None
 
 
-def assign_keys(entries: Sequence[Entry], shared: Container[str]) -> None:
-    """Give each entry the key that its counterpart on the other side has.
+class Counter:
+    """Numbers calls of one name within one surrounding."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = defaultdict(int)
+
+    def key(self, above: str, module: str) -> str:
+        """The next key of that name there."""
+        self._counts[above, module] += 1
+        return f"{above}>{module}#{self._counts[above, module]}"
+
+
+def key_forwards(entries: Sequence[Entry], shared: Container[str]) -> dict[str, list[Entry]]:
+    """Give each forward entry the key that its counterpart on the other side has; return the operations by surrounding key.
 
     Calls are counted within the nearest surrounding module that both sides dumped (`shared`), so that an expert that was hit on
     one side only, or a container that one side left out, does not shift the numbers of what follows.
     """
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-
-    def count(above: str, module: str) -> str:
-        counts[above, module] += 1
-        return f"{above}>{module}#{counts[above, module]}"
-
+    counter = Counter()
+    operations: dict[str, list[Entry]] = defaultdict(list)
     forwards = [entry for entry in entries if entry.kind in {"forward", "recompute"}]
-    # A parent completes after its children: from the end of the pass, every parent has its key first.
     for kind in ("forward", "recompute"):
-        numbered = [entry for entry in _calls_in_order(forwards) if entry.kind == kind]
-        for entry in numbered:
+        for entry in _calls_in_order(forwards):
+            if entry.kind != kind:
+                continue
             above = entry.parent
             while above is not None and above.module not in shared:
                 above = above.parent
-            first_run = entry.primary
-            if first_run is not None and (above is None or above.kind != "recompute"):
-                entry.key = f"R:{first_run.key}"
+            if entry.primary is not None and (above is None or above.kind != "recompute"):
+                entry.key = f"R:{entry.primary.key}"
             else:
-                entry.key = count(above.key if above is not None else "", entry.module)
+                entry.key = counter.key(above.key if above is not None else "", entry.module)
+            if entry.operation:
+                operations[above.key if above is not None else ""].append(entry)
+    return operations
+
+
+def key_others(entries: Sequence[Entry]) -> None:
+    """Give backward entries the keys of their forwards, and gradients keys by module."""
+    counter = Counter()
     for entry in entries:
         if entry.kind == "backward":
             forward = entry.forward
-            entry.key = f"B:{(forward.primary or forward).key}" if forward is not None else count("B:", entry.module)
+            entry.key = (
+                f"B:{(forward.primary or forward).key}" if forward is not None else counter.key("B:", entry.module)
+            )
         elif entry.kind == "parameters_grad":
-            entry.key = count("G:", entry.module)
+            entry.key = counter.key("G:", entry.module)
 
 
 def _calls_in_order(forwards: Sequence[Entry]) -> Iterator[Entry]:

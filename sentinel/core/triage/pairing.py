@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sentinel.core.triage.outline import Entry, Rename, assign_keys, clean_path
+from sentinel.core.triage.alignment import common_subsequence
+from sentinel.core.triage.outline import Entry, Rename, clean_path, key_forwards, key_others
 from sentinel.records import LayerStat
 
 RowPair = tuple[LayerStat, LayerStat]
@@ -39,8 +40,11 @@ class Pairing:
 def pair_up(target: Sequence[Entry], golden: Sequence[Entry]) -> Pairing:
     """Pair the entries of two outlines by key."""
     shared = {entry.module for entry in target} & {entry.module for entry in golden}
-    assign_keys(target, shared)
-    assign_keys(golden, shared)
+    mine, theirs = key_forwards(target, shared), key_forwards(golden, shared)
+    for above in mine.keys() & theirs.keys():
+        _align(mine[above], theirs[above])
+    key_others(target)
+    key_others(golden)
     waiting = {entry.key: entry for entry in golden}
     pairs: list[Pair] = []
     lone: list[Entry] = []
@@ -51,6 +55,23 @@ def pair_up(target: Sequence[Entry], golden: Sequence[Entry]) -> Pairing:
             continue
         pairs.append(_pair(entry, other))
     return Pairing(pairs, lone, list(waiting.values()))
+
+
+def _align(mine: list[Entry], theirs: list[Entry]) -> None:
+    """Give operations of one surrounding common keys where the two sides ran different ones in between."""
+    names, others = [_shape_of_call(entry) for entry in mine], [_shape_of_call(entry) for entry in theirs]
+    if names == others:
+        return
+    for entry in (*mine, *theirs):
+        entry.key = f"{entry.key}?{id(entry)}"
+    for one, other in common_subsequence(names, others):
+        theirs[other].key = mine[one].key
+
+
+def _shape_of_call(entry: Entry) -> str:
+    """An operation's name, and how many dimensions its arguments have."""
+    inputs = [row for row in entry.rows if row.position.startswith("input.")]
+    return f"{entry.module}({','.join(str(len(row.shape)) for row in inputs)})"
 
 
 def renaming(

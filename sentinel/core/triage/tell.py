@@ -81,8 +81,8 @@ def blamed_module(fault: Fault) -> str:
 
 
 def _shown_row(forest: Forest, fault: Fault) -> int:
-    """The blamed call's own output where it has one that parts, else the row that told."""
-    if fault.owner is None or fault.owner is fault.node:
+    """The blamed call's own output where it has one that parts, else the row that told; of operations, always that row."""
+    if fault.owner is None or fault.owner is fault.node or fault.node.pair.target.operation:
         return fault.row
     for row in fault.owner.outputs:
         target, golden = forest.rows[row]
@@ -100,7 +100,7 @@ def _why(forest: Forest, fault: Fault, module: str) -> str:
     told = f"{position} of {module_of(fault.node)}"
     if fault.owner is not None:
         return f"{module}: its inputs agree, but what its own code hands to {told} does not"
-    if fault.node.backward and fault.before is None:
+    if fault.node.backward and (fault.before is None or not fault.before.backward):
         return f"the gradient differs where it enters ({told}) although forward agrees: the loss, or a module that was not dumped"
     if fault.before is None:
         return f"{told} differs where it enters the model"

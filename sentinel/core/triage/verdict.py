@@ -215,6 +215,7 @@ def _summary(verdicts: list[RankVerdict], step: bool | None, target_step: int | 
         return Triage("not_comparable", Comparable(step, None, None), None, 0, notes=tuple(notes), step=target_step)
     for verdict in verdicts:
         notes += _notes_of(verdict)
+    notes += _sick_ranks(verdicts)
     usable = [verdict for verdict in verdicts if _proves(verdict, step)]
     blamed = [verdict for verdict in usable if verdict.first is not None] or [
         verdict for verdict in verdicts if verdict.weights.blamed and step is not False
@@ -264,6 +265,17 @@ def _notes_of(verdict: RankVerdict) -> list[str]:
         notes.append(f"{where}: weights are too far apart for their outputs to prove anything")
     if verdict.structure:
         notes.append(f"{where}: {verdict.structure}")
+    return notes
+
+
+def _sick_ranks(verdicts: Sequence[RankVerdict]) -> list[str]:
+    """Where ranks of one stage disagree: which of them part, and where each does first."""
+    notes = []
+    for stage in dict.fromkeys(verdict.stage for verdict in verdicts):
+        ranks = [verdict for verdict in verdicts if verdict.stage == stage]
+        sick = [f"rank {verdict.rank} at {verdict.first.module}" for verdict in ranks if verdict.first is not None]
+        if sick and len(ranks) > 1:
+            notes.append(f"{stage}: {len(sick)} of {len(ranks)} ranks part: {', '.join(sick)}")
     return notes
 
 

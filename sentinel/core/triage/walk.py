@@ -277,12 +277,10 @@ class Trail:
         self._in_norm = False
         self._after: list[bool] | None = None
 
-    def step(self, size: Triple, floor: Triple, *, half: bool) -> bool:
+    def step(self, size: Triple, floor: Triple, *, equal: bool, half: bool) -> bool:
         """Take the next row; whether it is the one that breaks a long trail by more than the rounding of its statistics."""
-        known = [part for part in size if part == part]  # noqa: PLR0124
-        if size[0] not in known:
+        if size[0] != size[0]:  # no float tensor, or not comparable
             return False
-        equal = max(known) == 0
         if self._after is not None:
             self._after.append(equal)
         if self._broken or equal:
@@ -314,6 +312,7 @@ class Deviating:
         self._sizes: list[tuple[float, float, float]] = measured.size.tolist()
         self._floors: list[tuple[float, float, float]] = measured.floor.tolist()
         self._levels: list[Level] = [(norm, reach, hidden) for norm, reach, hidden in measured.level.tolist()]
+        self._exact: list[bool] = measured.exact.tolist()
         self._routed: list[bool] = measured.routed.tolist()
         self._tolerance = tolerance
         self._trail = Trail(
@@ -348,7 +347,7 @@ class Deviating:
         )
         if score:
             self.seen.append((kind.group, score, row, explained))
-        if self._trail.step(self._sizes[row], self._floors[row], half=kind.group[2] in HALVES):
+        if self._trail.step(self._sizes[row], self._floors[row], equal=self._exact[row], half=kind.group[2] in HALVES):
             return max(score, BROKEN_SCORE)
         return score
 

@@ -291,3 +291,19 @@ def test_a_stored_watch_can_be_shown_before_its_next_step():
 
     assert ENGINE.snapshot(stored).regime == "replayed"
     assert len(ENGINE.charts(stored, ["actor/entropy"])[0].steps) == 6
+
+
+def test_another_batch_size_is_another_recipe():
+    def sized(rows):
+        return lambda metrics: (
+            metrics
+            | {"perf/total_num_tokens": rows * (metrics["prompt_length/mean"] + metrics["response_length/mean"])}
+        )
+
+    reference = a_reference(*[changed(a_grpo_run(steps=12, seed=seed), at=1, change=sized(128)) for seed in (2, 3, 4)])
+
+    other, _ = watched(ENGINE, changed(RUN, at=1, change=sized(64)), reference)
+    same, _ = watched(ENGINE, changed(RUN, at=1, change=sized(128)), reference)
+
+    assert "a step has 64 responses where the baseline's have 128" in dict(other.warned)["not_comparable"]
+    assert same.comparable is True
