@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must not leave a machine: credentials, and the names of people in paths. Cut out where values are first read."""
+
+from __future__ import annotations
+
+import re
+
+CUT_OUT = "<cut out>"
+
+_SECRET_NAME = re.compile(
+    r"(^|[_\-.])(tokens?|secrets?|passwords?|passwd|pwd|api_?keys?|access_?keys?|secret_?keys?|access_?key_?id|"
+    r"private_?keys?|credentials?|auth|cookie|ak|sk)$",
+    re.IGNORECASE,
+)
+# `pad_token: <pad>` says how text is made into rows; it must stay comparable.
+_TEXT_TOKEN = re.compile(
+    r"(^|[_\-.])(eos|bos|pad|unk|sep|cls|mask|image|video|audio|vision|stop|start|end|special|additional_special|added|"
+    r"new|max|min|num|total|response|prompt|think|tool|begin|boundary)s?_tokens?$",
+    re.IGNORECASE,
+)
+_SHAPES = (
+    re.compile(r"(?<=://)[^/\s@]+(?=@)"),  # user:password@ of a URL
+    re.compile(r"\b(?:hf|api)_[A-Za-z0-9]{16,}\b"),
+    re.compile(r"\bsk-[A-Za-z0-9_\-]{16,}\b"),
+    re.compile(r"\bgh[pousr]_[A-Za-z0-9]{16,}\b"),
+    re.compile(r"\bgithub_pat_[A-Za-z0-9_]{16,}\b"),
+    re.compile(r"\bglpat-[A-Za-z0-9_\-]{16,}\b"),
+    re.compile(r"\bxox[abprs]-[A-Za-z0-9\-]{10,}"),
+    re.compile(r"\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}\b"),
+    re.compile(r"\beyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}(?:\.[A-Za-z0-9_\-]*)?"),
+    re.compile(r"(?<=[Bb]earer )[A-Za-z0-9._~+/=\-]{8,}"),
+    re.compile(
+        r"(?i)(?<=[?&;,\s\"'])(?:[a-z0-9_\-]*(?:token|secret|password|passwd|api_?key|access_?key))=[^\s&\"',;]+"
+    ),
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL),
+)
+_PERSON = re.compile(r"(?P<root>/(?:home|Users|users)/)(?!<user>)[^/\s:,;\"']+")
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a setting or variable of this name holds a credential."""
+    return bool(_SECRET_NAME.search(name)) and not _TEXT_TOKEN.search(name)
+
+
+def clean_text(text: str) -> str:
+    """Return a text without credentials of known shape and without the names of people in paths."""
+    for shape in _SHAPES:
+        text = shape.sub(CUT_OUT, text)
+    return _PERSON.sub(r"\g<root><user>", text)
+
+
+def clean_value(name: str, text: str) -> str:
+    """Return the text of the setting or variable `name`, cut out where it is a credential."""
+    if text and is_secret_name(name):
+        return CUT_OUT
+    return clean_text(text)
