@@ -120,10 +120,12 @@ class GrowingFile:
 
     def _adopt(self, found: Format) -> None:
         self._certain = found.certain
-        if self._reader is None or self._reader.format != found.name:
-            self._reader = make_reader(found.name)
-            self._tail.close()
+        if self._reader is not None and self._reader.format != found.name:
+            self._tail.close()  # what was read so far was taken for another format: from the start again
             self._tail = Tail(self._path)
+            self._reader = None
+        if self._reader is None:
+            self._reader = make_reader(found.name)
 
     def drain(self) -> list[tuple[str, str]]:
         """What is newly odd, as (code, text)."""

@@ -173,6 +173,17 @@ def test_a_format_that_shows_late_is_recognised(log):
     assert results[-1].format == "slime"
 
 
+def test_a_file_that_is_rotated_before_its_format_is_known_is_read_from_its_start(log):
+    append(log, "some preparation\n")
+    follower = Follower(log)
+    assert follower.poll(1.0).format is None
+    append(log, line(1))
+    log.rename(log.with_name("run.log.1"))
+    append(log, line(2))
+
+    assert steps(follower.poll(2.0)) == [(1, 1), (1, 2)]
+
+
 def test_a_given_format_is_not_guessed(log):
     append(log, "nothing yet\n")
 

@@ -109,6 +109,7 @@ def test_a_writer_that_keeps_the_renamed_file_is_still_read(log):
     append(moved, b"two\n")
     assert log.look() == b"one\ntwo\n"
     log.path.touch()  # what logrotate's `create` leaves
+    assert log.look() == b"one\ntwo\n"
     append(moved, b"three\n")
     assert log.look() == b"one\ntwo\nthree\n"
     append(log.path, b"four\n")
@@ -186,6 +187,44 @@ def test_other_files_beside_it_are_not_taken_for_rotated_ones(log):
     log.path.write_bytes(b"two\n")
 
     assert log.look() == b"one\ntwo\n"
+
+
+def test_an_older_rotated_file_is_not_read_even_if_its_time_is_the_same(log):
+    older = log.path.with_name("run.log.1")
+    older.write_bytes(b"from before\n")
+    os.utime(older, ns=(10**18, 10**18))
+    append(log.path, b"one\n")
+    log.look()
+    older.rename(log.path.with_name("run.log.2"))
+    log.path.rename(older)
+    os.utime(older, ns=(10**18, 10**18))
+    log.path.write_bytes(b"two\n")
+
+    assert log.look() == b"one\ntwo\n"
+
+
+def test_a_rotated_file_is_opened_by_what_it_is_and_not_by_the_name_it_had(log):
+    append(log.path, b"0\n")
+    log.look()
+    append(log.path, b"")
+    log.path.rename(log.path.with_name("run.log.2"))
+    log.path.with_name("run.log.1").write_bytes(b"1\n")
+    log.path.write_bytes(b"2\n")
+    listing, looks = log.tail._siblings, []
+
+    def shifting(named):
+        found = listing(named)
+        looks.append(named)
+        if len(looks) == 3:  # the moment between the last listing and the opening
+            for number in (2, 1):
+                name = log.path.with_name(f"run.log.{number}")
+                name.rename(log.path.with_name(f"run.log.{number + 1}"))
+            log.path.with_name("run.log.1").write_bytes(b"a stranger\n")
+        return found
+
+    log.tail._siblings = shifting
+
+    assert log.look() == b"0\n1\n2\n"
 
 
 def test_a_deleted_file_that_comes_again_is_read_again(log):

@@ -114,6 +114,16 @@ def test_a_flipped_byte_costs_one_record_and_is_said(damaged):
     assert got.warnings == ("corrupt_record",)
 
 
+def test_a_value_that_is_not_the_end_of_its_event_is_told_by_its_field():
+    metadata = field(9, field(1, field(1, b"scalars")) + field(2, struct.pack("<f", 9.0)))
+
+    def event_of(step):
+        inner = field(1, b"a") + b"\x15" + struct.pack("<f", 0.5) + metadata
+        return record(event(step, field(5, field(1, inner))))
+
+    assert places(read(VERSION + b"".join(map(event_of, (1, 2, 3))))) == [(1, s, {"a": 0.5}) for s in (1, 2, 3)]
+
+
 def test_foreign_bytes_between_records_are_passed_over():
     got = read(VERSION + scalar(1, "a", 0.5) + b"\x00" * 1000 + scalar(2, "a", 0.75))
 
