@@ -14,11 +14,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from sentinel.core.compare import Look
+from sentinel.core.compare.learn import ENGINE
 from sentinel.core.signatures import (
     FIRST_NOT_FINITE,
     GROUPS,
     NEVER_BY_CHANCE,
     OPEN,
+    RECORDED,
     SETTLED,
     SIGNATURES,
     STRAY,
@@ -37,6 +39,8 @@ VAGUE = math.log(0.75)
 """Price of a group about which a signature says nothing: what explains everything explains little."""
 OWN = 0.7
 """Chance from which a group is a stage's own evidence."""
+ENGINE_EQUAL = 2.5e-7
+"""Two units in the last place of float32."""
 SHOWN = 3
 LEAST = 0.03
 """Suspects below this confidence are not shown."""
@@ -63,10 +67,18 @@ def evidence_of(look: Look, findings: tuple[Finding, ...]) -> dict[str, float]:
         )
         if group:
             out[group] = max(out.get(group, 0.0), finding.score, MOVED)
+    if _recorded(look):
+        out[RECORDED] = 10.0
     if findings:
         rows = [frame.index.rows[finding.metric] for finding in findings if finding.metric in frame.index.rows]
         out[SUDDEN] = 10.0 if any(float(look.ratio[row]) > MOVED for row in rows) else 0.0
     return out
+
+
+def _recorded(look: Look) -> bool:
+    """Whether the rollout engine's log-probs are those of the replayed run, bit for bit."""
+    row = look.frame.index.rows.get(ENGINE[0])
+    return row is not None and abs(float(look.deviation[row])) <= ENGINE_EQUAL
 
 
 def localise(
@@ -79,12 +91,12 @@ def localise(
     Where no signature has anything to say, the stages that the catalogue names for the findings' metrics are taken.
     """
     told = {group: ratio for group, ratio in evidence.items() if group in GROUPS and not HELD <= ratio < MOVED}
-    moved = [group for group, ratio in told.items() if ratio >= MOVED and group != SUDDEN]
+    moved = [group for group, ratio in told.items() if ratio >= MOVED and group not in {SUDDEN, RECORDED}]
     best: dict[str, tuple[float, str]] = {}
     for signature in SIGNATURES:
         if signature.replay_only and not replayed:
             continue
-        own = [group for group, chance in signature.moves.items() if chance > OPEN and group != SUDDEN]
+        own = [group for group, chance in signature.moves.items() if chance > OPEN and group not in {SUDDEN, RECORDED}]
         if not any(group in evidence for group in own):
             continue  # This run has no such stage, or does not report it.
         if all(signature.moves.get(group, STRAY) < OPEN for group in moved):

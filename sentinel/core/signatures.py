@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The signatures of faults: which groups of metrics a fault of each stage moves at its first step, and how likely.
 
-What a signature does not name holds. Groups are the catalogue's; `SUDDEN` is one more: the departure came within one step.
+What a signature does not name holds. Groups are the catalogue's; Two more are made up here: `SUDDEN`, the departure
+came within one step; `RECORDED`, the rollout engine's log-probs are the recorded ones, so that a gap is the trainer's side.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SUDDEN = "(sudden)"
+RECORDED = "(recorded)"
 SURE, LIKELY, OPEN, RARE, STRAY = 0.95, 0.8, 0.5, 0.2, 0.06
 """Chances that a group moves. OPEN means: either way, it says nothing."""
 NEVER_BY_CHANCE = {"prompt": 1e-4, "control": 1e-4, "length": 0.01, "score": 0.02}
@@ -35,8 +37,9 @@ def _open(*groups: str) -> dict[str, float]:
     return dict.fromkeys(groups, OPEN)
 
 
-_AFTER_ADVANTAGE = _open("loss", "actor_grad", "variance", "critic_loss", "critic_grad", "explained", SUDDEN)
-_LOSS = _open("loss", "actor_grad", "variance", SUDDEN)
+_EITHER_WAY = _open(SUDDEN, RECORDED)
+_AFTER_ADVANTAGE = _open("loss", "actor_grad", "variance", "critic_loss", "critic_grad", "explained", *_EITHER_WAY)
+_LOSS = _open("loss", "actor_grad", "variance", *_EITHER_WAY)
 _ANYTHING = _open(
     *(
         "score",
@@ -83,7 +86,7 @@ SIGNATURES = (
     Signature(
         "rollout",
         "only the comparison of rollout engine and trainer moved; the trainer's own numbers held",
-        {"gap": SURE, "rollout_logprob": OPEN, "validation": OPEN, "moe": OPEN, SUDDEN: OPEN},
+        {"gap": SURE, "rollout_logprob": OPEN, "validation": OPEN, "moe": OPEN, SUDDEN: OPEN, RECORDED: 0.02},
     ),
     Signature(
         "rollout",
@@ -150,12 +153,12 @@ SIGNATURES = (
     Signature(
         "critic_update",
         "the critic's update moved while values and policy held",
-        {"critic_loss": OPEN, "critic_grad": SURE, "vpred": OPEN, "explained": OPEN, SUDDEN: OPEN},
+        {"critic_loss": OPEN, "critic_grad": SURE, "vpred": OPEN, "explained": OPEN, **_EITHER_WAY},
     ),
     Signature(
         "critic_update",
         "only the critic's loss moved",
-        {"critic_loss": SURE, "vpred": OPEN, "critic_grad": RARE, SUDDEN: OPEN},
+        {"critic_loss": SURE, "vpred": OPEN, "critic_grad": RARE, **_EITHER_WAY},
     ),
     Signature(
         "critic_update",
@@ -171,15 +174,17 @@ SIGNATURES = (
     Signature(
         "actor_update",
         "the loss held and the gradient moved: backward pass or communication",
-        {"actor_grad": SURE, "variance": OPEN, "skipped": OPEN, SUDDEN: OPEN},
+        {"actor_grad": SURE, "variance": OPEN, "skipped": OPEN, **_EITHER_WAY},
     ),
     Signature(
-        "actor_update", "updates are skipped", {"skipped": SURE, "actor_grad": OPEN, "loss": OPEN, "loss_scale": OPEN}
+        "actor_update",
+        "updates are skipped",
+        {"skipped": SURE, "actor_grad": OPEN, "loss": OPEN, "loss_scale": OPEN, **_EITHER_WAY},
     ),
     Signature(
         "actor_update",
         "the loss moved while its inputs held",
-        {"pg": LIKELY, "loss": LIKELY, "actor_grad": OPEN, "entropy_loss": OPEN, "variance": OPEN, SUDDEN: OPEN},
+        {"pg": LIKELY, "loss": LIKELY, "actor_grad": OPEN, "entropy_loss": OPEN, "variance": OPEN, **_EITHER_WAY},
         prior=0.7,
     ),
     Signature(

@@ -8,7 +8,7 @@ import pytest
 import tomllib
 
 from sentinel.core.catalogue import BANDED, PAIRED, PRESETS
-from sentinel.core.signatures import FIRST_NOT_FINITE, GROUPS, SIGNATURES, SUDDEN
+from sentinel.core.signatures import FIRST_NOT_FINITE, GROUPS, RECORDED, SIGNATURES, SUDDEN
 from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.records import STAGES
 
@@ -78,7 +78,7 @@ def test_the_limits_of_the_verl_faq_hold():
 
 
 def test_signatures_speak_of_groups_that_exist():
-    known = {entry.group for entry in ENTRIES} | {SUDDEN}
+    known = {entry.group for entry in ENTRIES} | {SUDDEN, RECORDED}
 
     assert known >= GROUPS
     assert {group for group, _ in FIRST_NOT_FINITE} <= known

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from sentinel.core.capture.machine import ENDED, EVENT_OF_OUTCOME, after
 from sentinel.records import DUMPABLE_STAGES, Capture, CaptureOrder, CaptureReceipt, Incident
 
+ACTOR_STAGES = ("actor_compute_log_prob", "actor_update", "ref_compute_log_prob")
+"""Where to look when the suspects are cleared: every run has these."""
 NO_DUMP_HELPS = {
     "mismatch": "inputs or settings differ: a dump would show other numbers, not a fault",
     "vanished": "a metric is missing: a dump shows tensors, not reports",
@@ -56,15 +58,22 @@ class Book:
     seconds: float = 0.0
 
 
-def plan(incident: Incident, step: int, book: Book, settings: CaptureSettings) -> CaptureOrder | str:
-    """The order for the step after `step`, or the reason why there is none."""
+def plan(
+    incident: Incident, step: int, book: Book, settings: CaptureSettings, cleared: frozenset[str] = frozenset()
+) -> CaptureOrder | str:
+    """The order for the step after `step`, or the reason why there is none.
+
+    `cleared` are stages whose dump equals the golden one: the next order looks elsewhere.
+    """
     if incident.kind in NO_DUMP_HELPS:
         return NO_DUMP_HELPS[incident.kind]
-    stages = tuple(
+    suspected = [
         suspect.stage
         for suspect in incident.suspects
         if suspect.stage in DUMPABLE_STAGES and suspect.confidence >= settings.least_confidence
-    )[: settings.stages]
+    ]
+    wanted = [*suspected, *(ACTOR_STAGES if cleared else ())]
+    stages = tuple(stage for stage in dict.fromkeys(wanted) if stage not in cleared)[: settings.stages]
     if not stages:
         return f"no dump is possible of {incident.stage}"
     if not settings.enabled:

@@ -33,6 +33,7 @@ MULTIPLE = 3.0
 """Tolerance in largest deviations of four twins over twenty steps; chosen on the tuning split of the corpus."""
 FEW_NUMBERS, FEW_TWINS = 3.0, 3.0
 """Growth of the multiple with 1 / sqrt(numbers) and 1 / twins."""
+YOUNG = 0.6
 LATE = 60.0
 """Steps after which the multiple has doubled: replays part for good, and which ones do is luck."""
 IDENTICAL_REL = 5e-5
@@ -173,8 +174,14 @@ def _from_twins(deviations: Floats, window: int = 1) -> Floats:
         first, last = max(0, place - BACK), min(steps, place + 2 + (place > 0) + place // AHEAD)
         part = size[:, first:last].reshape(-1, series)
         worst = np.nan_to_num(np.nanmax(part, axis=0), nan=0.0)
-        out[place] = _multiple(len(part) / window, twins) * (1.0 + place / LATE) * worst
+        out[place] = _multiple(len(part) / window, twins) * _age(place) * worst
     return out
+
+
+def _age(place: int) -> float:
+    """Factor for how long the replay has gone on: noise grows fastest right after the first updates, and parts for good late."""
+    young = YOUNG / place if place else 0.0
+    return 1.0 + young + place / LATE
 
 
 def _multiple(numbers: float, twins: int) -> float:

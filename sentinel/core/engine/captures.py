@@ -144,12 +144,12 @@ def on_triage(state: WatchState, incident_id: str, name: str, triage: Triage, se
                 state, more = on_cancel(state, capture.id)
                 effects += more
         return state, tuple(effects)
-    state, more = _extended(state, place, name, settings)
+    state, more = _extended(state, place, name, triage.verdict, settings)
     return state, (*effects, *more)
 
 
-def _extended(state: WatchState, place: int, name: str, settings: EngineSettings) -> Outcome:
-    """One more order where the last one answered nothing and the trouble goes on."""
+def _extended(state: WatchState, place: int, name: str, verdict: str, settings: EngineSettings) -> Outcome:
+    """One more order where the last one answered nothing and the trouble goes on; stages that were cleared are left out."""
     incident = state.docket[place].incident
     mine = [capture for capture in state.book.captures if capture.incident == incident.id]
     running = any(capture.state not in ENDED for capture in mine)
@@ -157,7 +157,9 @@ def _extended(state: WatchState, place: int, name: str, settings: EngineSettings
         return state, ()
     if mine and mine[-1].id != name:
         return state, ()
-    order = plan(incident, state.last_step, state.book, settings.capture)
+    dumped = mine[-1].receipt.stages if mine and mine[-1].receipt is not None else ()
+    cleared = frozenset(dumped if verdict == "same" else ())
+    order = plan(incident, state.last_step, state.book, settings.capture, cleared)
     return (state, ()) if isinstance(order, str) else _ordered(state, place, order)
 
 

@@ -143,7 +143,9 @@ def test_an_open_question_is_asked_once_more_and_no_further():
     state, _ = engine.advance(state, CaptureReported(capture="run:1/c2", receipt=RECEIPT))
     state, effects = engine.advance(state, TriageArrived(incident="run:1", capture="run:1/c2", triage=nothing))
 
-    assert [(order.id, order.first_step) for order in again] == [("run:1/c2", 8)]
+    assert [(order.id, order.first_step, order.stages) for order in again] == [
+        ("run:1/c2", 8, ("actor_compute_log_prob", "actor_update"))
+    ]
     assert orders(effects) == []
 
 
@@ -212,7 +214,8 @@ def test_a_mismatch_is_no_matter_for_a_dump():
 
 def test_what_cannot_be_dumped_is_said():
     engine = an_engine()
-    gap = changed(RUN, at=5, change=scaled("training/rollout_probs_diff_mean", 3, "rollout_corr/kl", 3))
+    moved = scaled("training/rollout_probs_diff_mean", 3, "rollout_corr/kl", 3, "rollout_corr/rollout_log_ppl", 1.01)
+    gap = changed(RUN, at=5, change=moved)
     state, effects = watched(engine, gap[:6], REFERENCE)
 
     assert orders(effects) == []

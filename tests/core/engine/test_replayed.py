@@ -86,13 +86,23 @@ def test_a_gradient_that_moves_alone_is_the_backward_pass():
     assert (incident.opened_at_step, incident.stage) == (6, "actor_update")
 
 
-def test_the_gap_that_moves_alone_is_the_rollout_engine():
-    bad = changed(RUN, at=6, change=scaled("training/rollout_probs_diff_mean", 3, "rollout_corr/kl", 3))
+def test_the_gap_that_moves_with_the_engines_own_numbers_is_the_rollout_engine():
+    moved = scaled("training/rollout_probs_diff_mean", 3, "rollout_corr/kl", 3, "rollout_corr/rollout_log_ppl", 1.01)
+    bad = changed(RUN, at=6, change=moved)
 
     state, _ = watched(an_engine(), bad, REFERENCE)
 
     (incident,) = incidents(state)
     assert (incident.opened_at_step, incident.stage) == (6, "rollout")
+
+
+def test_a_gap_to_recorded_log_probs_is_the_trainers_side():
+    """The recorded rollout log-probs come from the baseline, so what moved against them is the actor."""
+    bad = changed(RUN, at=6, change=scaled("training/rollout_probs_diff_mean", 3, "rollout_corr/kl", 3))
+
+    state, _ = watched(an_engine(), bad, REFERENCE)
+
+    assert incidents(state)[0].stage == "actor_compute_log_prob"
 
 
 def test_other_prompts_are_data_and_no_matter_of_precision():
