@@ -151,6 +151,19 @@ def test_settings_are_checked_before_a_daemon_is_started(tmp_path):
         settings_text(tmp_path / "s.yaml")
 
 
+def test_a_run_that_is_long_over_leaves_the_metrics(start, tmp_path):
+    """Scrapes hold what goes on; the page and the lists still know it."""
+    (tmp_path / "world").mkdir()
+    house = start()
+    trainer = watch(house, tmp_path).trainer()  # its steps are decades old
+    trainer.steps(1, 3)
+    assert 'run="r"' in get(house, "/metrics")
+    trainer.end()
+
+    assert 'run="r"' not in get(house, "/metrics")
+    assert json.loads(get(house, "/api/v1/runs"))["runs"][0]["state"] == "finished"
+
+
 @pytest.mark.live
 @pytest.mark.timeout(90)
 def test_a_real_prometheus_scrapes_it_and_its_linter_is_content(start, tmp_path, need):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentinel.daemon import report_files
+from tests.support.receiver import Receiver
 from tests.support.watching import World, metrics
 
 BAD = {"actor__grad_norm": math.nan}
@@ -362,6 +363,84 @@ def test_triage_that_was_under_way_is_asked_again(tmp_path):
     world.settle()
 
     assert shown(world).incidents[0].triage.verdict == "non_finite"
+    world.stop()
+
+
+def test_triage_that_came_is_not_asked_again(world):
+    """After a restart nothing is owed."""
+    trainer = world.trainer()
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+    trainer.obey()
+    world.settle()
+    world.kill()
+    world.start()
+
+    assert world.watchdog.with_watch("r", lambda watch: watch.asked) == {}
+
+
+@pytest.fixture
+def receiver():
+    made = Receiver(200)
+    yield made
+    made.close()
+
+
+def announced(receiver):
+    return [(body["change"], body["incident"]["id"]) for _, body in receiver.got]
+
+
+def test_an_incident_is_announced_once_over_restarts(tmp_path, receiver):
+    """Opened and closed, each once, although the daemon was killed in between."""
+    world = World(tmp_path, alerts={"webhook": receiver.url})
+    world.start()
+    trainer = world.trainer(trainer="attached")
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+    world.settle()
+    world.kill()
+    world.start()
+    world.settle()
+    trainer.steps(9, 10)
+    world.settle()
+    world.stop()
+
+    told = announced(receiver)
+    assert told.count(("opened", "r:1")) == 1
+    assert told.count(("closed", "r:1")) == 1
+    assert told[0][0] == "opened"
+
+
+def test_an_announcement_that_was_under_way_is_made_after_the_restart(tmp_path, receiver):
+    """Killed before the webhook was reached."""
+    world = World(tmp_path, alerts={"webhook": receiver.url})
+    world.start()
+    world.watchdog.deeds._alert = lambda *args: None
+    trainer = world.trainer(trainer="attached")
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+    world.settle()
+    world.kill()
+    assert announced(receiver) == []
+    world.start()
+    world.settle()
+    world.stop()
+
+    assert ("opened", "r:1") in announced(receiver)
+
+
+def test_a_webhook_in_trouble_is_a_fault_in_the_status(tmp_path):
+    """Nobody listens there; the watch goes on."""
+    world = World(tmp_path, alerts={"webhook": "http://127.0.0.1:9/"})
+    world.start()
+    trainer = world.trainer(trainer="attached")
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+    world.settle()
+
+    assert any("webhook at 127.0.0.1" in fault for fault in world.watchdog.deeds.faults)
+    assert world.watchdog.deeds.alerts_failed > 0
+    assert trainer.step(9)["step"] == 9
     world.stop()
 
 

@@ -1,13 +1,10 @@
 """Alerts by HTTP."""
 
-import http.server
-import json
-import threading
-
 import pytest
 
 from sentinel.records import Finding, Incident, Suspect
 from sentinel.sinks.alerting import Alerts, AlertSettings, alertmanager_form, title
+from tests.support.receiver import Receiver
 
 
 def incident(**other):
@@ -25,35 +22,6 @@ def incident(**other):
         "because": "actor/grad_norm is NaN at step 7",
     }
     return Incident(**{**given, **other})
-
-
-class Receiver:
-    """A webhook receiver that answers with the given codes, one after the other, the last one for good."""
-
-    def __init__(self, *codes):
-        self.got = []
-        codes = list(codes)
-        receiver = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((self.path, json.loads(body)))
-                self.send_response(codes.pop(0) if len(codes) > 1 else codes[0])
-                self.end_headers()
-
-            def log_message(self, *args):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05})
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
 
 
 @pytest.fixture
