@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
     from sentinel.records import ReadResult
 
+EPILOG = """Formats, recognised by content: consoles of verl, Megatron, MindSpeed-LLM, Trainer, TRL, ms-swift, slime, torchtitan,
+nanotron, mmengine and xtuner; W&B output.log, run file and summary; JSON lines of verl's file logger, of ms-swift and of
+SENTINEL_RECORD; trainer_state.json, golden values of Megatron and MindSpeed-LLM; TensorBoard event files and folders of
+them; runs of MLflow stored as files; CSV exports. Exit code 1: no step so far."""
+
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs of this group."""
-    read = subparsers.add_parser("read", help="parse one metric file of any supported format")
+    read = subparsers.add_parser("read", help="parse one metric file of any supported format", epilog=EPILOG)
     read.add_argument("file", metavar="FILE", help="log, JSON lines, event file, or a folder of event files")
     output.add_json_flag(read)
     read.set_defaults(run=run_read)

@@ -73,7 +73,7 @@ _MARKS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     (
         "verl_console",
         re.compile(
-            rb"actor_rollout_ref|\((?:TaskRunner\w*|WorkerDict|main_task|FullyAsync\w+) pid=\d+|"
+            rb"['\"]actor_rollout_ref['\"]\s*:|\((?:TaskRunner\w*|WorkerDict|main_task|FullyAsync\w+) pid=\d+|"
             rb"grad_norm is not finite|(?m:^)step[:=]\d+ - [\w-]+/"
         ),
     ),
@@ -217,7 +217,7 @@ def _why_unknown(head: bytes) -> str:
     control = sum(byte < 9 or 13 < byte < 27 for byte in head[:4096])
     if control > len(head[:4096]) // 20:
         return "binary data in no known format"
-    return f"no known record in the file; read are {', '.join(FORMATS)}"
+    return "no record of a known format in the file; `sentinel read --help` lists the formats"
 
 
 def portions(stream: BinaryIO) -> Iterator[bytes]:

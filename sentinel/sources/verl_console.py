@@ -142,7 +142,7 @@ class VerlConsole(Parser):
         last = text[marker_end(text) :].rpartition(" - ")[2]
         field = FIELD.match(last)
         rest = last[field.end() :] if field else last
-        return last.endswith(".") or field is None or bool(rest and not GLUED.search(rest))
+        return last.endswith(".") or field is None or bool(rest and not GLUED.match(rest))
 
     # ------------------------------------------------------------------ a step line
 
@@ -167,7 +167,7 @@ class VerlConsole(Parser):
     def _judge(self, printed_step: int, fields: FieldList, pending: _Pending, *, dropped: bool) -> Record | None:
         metrics = fields.metrics
         named = any("/" in key for key in metrics)
-        if (fields.damaged or fields.rest) and not (named and (pending.glued or self._strong(metrics))):
+        if (fields.damaged or fields.rest) and not (named and (pending.glued or self._strong(fields))):
             if named:
                 self.notes.add("rejected_line", f"looks like a step line, but is not whole: {pending.text[:60]}")
             return None
@@ -188,9 +188,10 @@ class VerlConsole(Parser):
         return Record(self._step(printed_step, metrics), metrics, cut=cut)
 
     @staticmethod
-    def _strong(metrics: Mapping[str, float]) -> bool:
+    def _strong(fields: FieldList) -> bool:
         """Enough of a step line to be one even if a part of it cannot be read."""
-        return len(metrics) >= _STRONG and sum("/" in key for key in metrics) > 1
+        keys = [*fields.metrics, *([head.group(1)] if (head := FIELD.match(fields.rest)) else [])]
+        return len(keys) >= _STRONG and sum("/" in key for key in keys) > 1
 
     def _rest(self, fields: FieldList, metrics: dict[str, float], *, glued: bool) -> bool:
         """The text after the last whole field: a number with foreign text behind it, or a damaged end (then True)."""

@@ -21,7 +21,8 @@ NUMBER_TAIL = re.compile(r"[-+.\deE]+\)?")
 FOREIGN = re.compile(
     r"\s*(?:\(\w[\w.:-]* pid=|\[?(?:rank\s?\d|20\d\d[-/])|(?:DEBUG|INFO|WARN|WARNING|ERROR|Traceback|wandb)\b|\s\ufffd)"
 )
-GLUED = re.compile(r"\s*[^\W\d_]{3,}[^\d]*$|\s+\S.*$")
+# Without a blank between, it takes a word to be foreign: `0.5x7` is a damaged number, `0.5Dumped to ...` is not.
+GLUED = re.compile(r"\s*[^\W\d_]{3,}(?!\d)|\s+\S")
 
 
 @dataclass(frozen=True, slots=True)

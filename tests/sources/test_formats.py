@@ -115,10 +115,10 @@ def test_an_empty_file_is_not_an_unknown_one(tmp_path):
         (bytes(range(256)) * 20, "unknown_format", "binary"),
         (b'{"input": "a", "output": "b", "score": 1.0, "step": 3}\n', "unknown_format", "rollout check"),
         (b'{"log_history": [{"loss": 1.0, "st', "unknown_format", "damaged"),
-        (b"[1, 2, 3]", "unknown_format", "no known record"),
-        (b'{"a": {"b": [1, 2]}}', "unknown_format", "no known record"),
-        (b"{" * 100_000, "unknown_format", "no known record"),
-        (b"[" * 100_000 + b"]" * 100_000, "unknown_format", "no known record"),
+        (b"[1, 2, 3]", "unknown_format", "no record of a known format"),
+        (b'{"a": {"b": [1, 2]}}', "unknown_format", "no record of a known format"),
+        (b"{" * 100_000, "unknown_format", "no record of a known format"),
+        (b"[" * 100_000 + b"]" * 100_000, "unknown_format", "no record of a known format"),
     ],
 )
 def test_what_is_refused_says_what_it_is(tmp_path, data, code, says):

@@ -66,6 +66,24 @@ def test_foreign_text_may_hold_separators():
     assert result.warnings == ("glued_text",)
 
 
+@pytest.mark.parametrize(
+    "glued", ["Dumped generations to /data/1.jsonl", "Saved 3 files", "已保存到 /data/1", " [2031] x", "INFO 2"]
+)
+def test_a_word_right_behind_the_last_value_is_foreign(glued):
+    result = console(f"step:1 - a/b:1.5 - c/d:2.5 - e/f:123.77891455290568{glued}")
+
+    assert result.steps[0].metrics["e/f"] == 123.77891455290568
+    assert result.warnings == ("glued_text",)
+
+
+@pytest.mark.parametrize("damage", ["x", "x7", "ab8", "~", "Q"])
+def test_a_letter_right_behind_the_last_value_is_damage(damage):
+    result = console(f"step:1 - a/b:1.5 - c/d:2.5 - e/f:123.7789{damage}")
+
+    assert "e/f" not in result.steps[0].metrics
+    assert result.warnings == ("value_cut",)
+
+
 def test_a_damaged_field_costs_only_itself():
     result = console("step:1 - a/b:1.5 - c/d:2.x5 - e/f:3.5 - g/h:4.5")
 
