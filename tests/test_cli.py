@@ -51,6 +51,35 @@ def test_help_loads_nothing_heavy():
     assert "HEAVY [] 0" in out
 
 
+def test_the_verbs_are_those_of_the_contract():
+    """A verb is released: it is not renamed or lost by accident."""
+    verbs = {" ".join(path) for path, _ in leaves(cli.build_parser())}
+
+    assert verbs == {
+        "read",
+        "replay",
+        "baseline record",
+        "baseline show",
+        "baseline add",
+        "baseline diff",
+        "up",
+        "status",
+        "down",
+        "top",
+        "attach",
+        "incidents list",
+        "incidents show",
+        "incidents report",
+        "captures list",
+        "captures request",
+        "captures cancel",
+        "triage",
+        "demo",
+        "evaluate",
+        "doctor",
+    }
+
+
 def test_every_verb_has_json_except_the_live_view():
     """Scripts can ask every verb for JSON; `top` is for terminals only."""
     without = [

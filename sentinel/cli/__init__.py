@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import importlib.util
 import io
 import os
 import sys
@@ -29,7 +28,6 @@ GROUPS = (
     "daemon",
     "incidents",
     "triage",
-    "rollout",
     "demo",
     "evaluation",
     "doctor",
@@ -64,8 +62,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--traceback", action="store_true", help="show where an internal error comes from")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name in GROUPS:
-        if importlib.util.find_spec(f"{__name__}.{name}") is None:
-            continue  # not written yet
         importlib.import_module(f"{__name__}.{name}").register(subparsers)
     return parser
 
