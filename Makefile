@@ -27,11 +27,17 @@ packages: ## Debian packages of the live tests (Prometheus, Alertmanager, Chromi
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then deploy/debian_packages.sh; \
 	else echo "not root: the tests that need Prometheus, Alertmanager or Chromium are left out unless installed"; fi
 
-test: install packages ## all tests, the live ones included
-	$(BIN)/python -m pytest $(if $(K),-k '$(K)')
+# Two at a time what is quick; one after the other what starts clusters, so that timings and memory mean something.
+test: install packages ## all tests, the live ones included; K=name for some
+ifdef K
+	$(BIN)/python -m pytest -k '$(K)'
+else
+	$(BIN)/python -m pytest -n 2 -m 'not live'
+	$(BIN)/python -m pytest -m live
+endif
 
 fast: install ## the tests that need no verl run
-	$(BIN)/python -m pytest -m 'not live'
+	$(BIN)/python -m pytest -n 2 -m 'not live'
 
 pythons: ## the tests that need no torch, on Python 3.10 and 3.12
 	tests/on_python.sh 3.10 $(VENV)-3.10

@@ -18,4 +18,4 @@ if [ ! "$venv/.installed" -nt pyproject.toml ]; then
   "$venv/bin/pip" install --quiet --constraint constraints.txt --editable '.[dev]'
   touch "$venv/.installed"
 fi
-"$venv/bin/python" -m pytest -m 'not live and not torch'
+"$venv/bin/python" -m pytest -n 2 -m 'not live and not torch'
