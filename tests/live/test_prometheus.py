@@ -86,7 +86,7 @@ def test_a_healthy_run_is_silence_and_a_daemon_that_ends_is_not(stack):
     time.sleep(3)
 
     assert hook.got == []
-    assert prometheus.query("ALERTS") == []
+    assert prometheus.query('ALERTS{alertstate="firing"}') == []
 
     house.server.close()
     hook.wait("firing", "SentinelDaemonDown", 60)

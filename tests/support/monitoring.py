@@ -152,9 +152,10 @@ class Prometheus(Program):
         config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
         managers = [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []
         config["alerting"] = {"alertmanagers": managers}
+        # Alerts that wait a minute or longer keep that: until the first scrape the daemon is absent.
         for name in config["rule_files"]:
             text = (DEPLOY / "prometheus" / name).read_text(encoding="utf-8")
-            (folder / name).write_text(re.sub(r"((?:keep_firing_)?for): \w+", r"\1: 2s", text), encoding="utf-8")
+            (folder / name).write_text(re.sub(r"for: (30s|2m)\b", "for: 2s", text), encoding="utf-8")
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
         port = free_port()
         command = [shutil.which("prometheus"), f"--config.file={folder}/prometheus.yml", "--log.level=warn"]
