@@ -23,12 +23,14 @@ class DaemonLink:
         run: name of the run.
         session: id of this trainer process; the daemon tells a repeated record by it.
         config_text: text of the run's sentinel.yaml, for a daemon that has to be started; None for its defaults.
+        config_path: where that file lies, for relative paths in it.
     """
 
-    def __init__(self, run: str, session: str, config_text: str | None) -> None:
+    def __init__(self, run: str, session: str, config_text: str | None, config_path: str | None = None) -> None:
         self._run = run
         self._session = session
         self._config_text = config_text
+        self._config_path = config_path
         self._actor: Any = None
 
     def send(self, records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -40,7 +42,7 @@ class DaemonLink:
         if self._actor is None:
             from sentinel.daemon.ray_actor import connect_or_start
 
-            self._actor = connect_or_start(self._config_text)
+            self._actor = connect_or_start(self._config_text, self._config_path)
         message = {"v": 1, "run": self._run, "session": self._session, "records": records}
         try:
             reply: dict[str, Any] = ray.get(self._actor.report.remote(message), timeout=REPLY_SECONDS)

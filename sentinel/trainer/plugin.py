@@ -80,10 +80,9 @@ def make_driver(want: Wanted) -> Driver:
             orders = read_orders(want.orders_file)
         except (OSError, ValueError, AttributeError, TypeError) as error:
             log.warning("Sentinel: SENTINEL_ORDERS=%s is left out: %s", want.orders_file, error)
+    config = want.config or {}
     outlets = Outlets(
-        daemon=DaemonLink(want.run, uuid.uuid4().hex, want.config["text"] if want.config else None)
-        if want.run
-        else None,
+        daemon=DaemonLink(want.run, uuid.uuid4().hex, config.get("text"), config.get("path")) if want.run else None,
         recording=RecordingFile(os.path.abspath(want.record)) if want.record else None,
     )
     base = os.path.abspath(want.record or want.orders_file or os.path.join(os.path.expanduser("~"), ".sentinel", "run"))
