@@ -197,8 +197,8 @@ SIGNATURES = (
             ),
             "actor_logprob": LIKELY,
             "gap": OPEN,
-            SUDDEN: RARE,
-            "old_new": RARE,
+            SUDDEN: 0.35,
+            "old_new": 0.3,
         },
     ),
 )

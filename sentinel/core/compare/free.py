@@ -30,14 +30,17 @@ SPIKE = 6.0
 """Standard deviations of a spike, at least."""
 CUSUM_SLACK = 0.5
 """Slack of the CUSUM in standard deviations."""
-CUSUM_LIMIT = 12.0
+CUSUM_LIMIT = 13.0
 """Height of the CUSUM's limit, at least: for normal residuals one alarm in about a million series-steps."""
 CUSUM_CLIP = 4.0
 """A single residual adds at most this much, so that one outlier is a spike and no drift."""
-WIDER = 2.0
+WIDER = 2.2
 """Thresholds stand this factor above the highest score of a seed against the others."""
 BURSTY = 1.75
 """Widening for metrics that burst in healthy runs: 400 quiet steps do not show the largest burst."""
+SCORE = "score"
+BOUND_CELLS = 20
+"""Numbers that must agree before a bound is believed."""
 REL_FLOOR = 0.01
 """Scale, at least, as a share of the centre (in logarithms: absolute)."""
 
@@ -58,6 +61,8 @@ class FreeBands:
     """(series,): threshold of |residual / scale|."""
     cusum: Floats
     """(series,): threshold of the CUSUM."""
+    bound: Floats
+    """(series,): best score that every seed shows at every step, which no healthy run exceeds; NaN: none."""
     seeds: int
 
 
@@ -78,8 +83,21 @@ def learn_bands(baseline: Baseline) -> FreeBands:
         phi=frozen(phi),
         spike=frozen(np.maximum(SPIKE, WIDER * spikes) * np.where(index.bursty, BURSTY, 1.0)),
         cusum=frozen(np.maximum(CUSUM_LIMIT, WIDER * sums) * np.where(index.bursty, BURSTY, 1.0)),
+        bound=frozen(_bound(baseline)),
         seeds=len(seeds),
     )
+
+
+def _bound(baseline: Baseline) -> Floats:
+    """Highest scores that are one number in all seeds and steps: the rule's own bound."""
+    index = baseline.index
+    cells = baseline.seeds.reshape(-1, len(index))
+    seen = np.isfinite(cells)
+    high = np.where(seen, cells, -np.inf).max(axis=0)
+    low = np.where(seen, cells, np.inf).min(axis=0)
+    pairs = zip(index.keys, index.entries, strict=True)
+    top = np.array([entry.group == SCORE and key.endswith("/max") for key, entry in pairs], dtype=np.bool_)
+    return np.where(top & (high == low) & (seen.sum(axis=0) >= BOUND_CELLS), high, np.nan)
 
 
 def transformed(values: Floats, log: Bools) -> Floats:

@@ -14,6 +14,11 @@ from sentinel.core.compare.replayed import Pairing, deviation
 from sentinel.core.frames import Bools, Floats, SeriesFrame
 from sentinel.core.window import Past
 
+BEYOND = 1e-3
+"""Share by which a score must exceed the rule's bound."""
+PAST_BOUND = 2.0
+"""Ratio of a score beyond the rule's bound."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -124,13 +129,17 @@ def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBan
     judged = frame.index.banded & np.isfinite(centre)
     residual = np.where(judged, (transformed(frame.values, log) - centre) / scale, np.nan)
     low, high = centre - limit, centre + limit
+    ratio = np.abs(residual) / _wide(bands.spike, rows)
+    bound = _wide(bands.bound, rows)
+    beyond = np.isfinite(bound) & (frame.values > bound + BEYOND * np.maximum(np.abs(bound), 1.0))
+    ratio = np.where(beyond, np.fmax(ratio, PAST_BOUND), ratio)
     return replace(
         bare,
         expected=_back(centre, log),
         low=np.where(judged & frame.index.down, _back(low, log), -np.inf),
         high=np.where(judged & frame.index.up, _back(high, log), np.inf),
-        ratio=np.abs(residual) / _wide(bands.spike, rows),
-        measured=np.abs(residual) / _wide(bands.spike, rows),
+        ratio=ratio,
+        measured=ratio,
         residual=residual,
         bands=bands,
     )

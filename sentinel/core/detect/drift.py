@@ -2,7 +2,7 @@
 """A slow, sustained departure from the seeds' band in a free run: two-sided CUSUM of whitened residuals (Page 1954).
 
 S+ <- max(0, S+ + min(u, 4) - 0.5), S- alike; u is the residual in standard deviations with its AR(1) part taken out.
-Threshold a series: what each seed reaches against the others, times 1.4, at least 12 (normal residuals: one alarm in about a million
+Threshold a series: what each seed reaches against the others, times 2.2, at least 13 (normal residuals: one alarm in about a million
 series-steps). Misses on purpose: shifts below half a standard deviation, and series decided by single tokens.
 """
 

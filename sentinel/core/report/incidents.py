@@ -31,7 +31,7 @@ class IncidentSettings:
     close_non_finite_after_steps: int = 1
     """The same for NaN and Inf: one finite step shows that it did not come back."""
     reopen_within_steps: int = 10
-    """The same kind of trouble within these steps after closing opens the old incident again."""
+    """The same trouble (kind and metric; any NaN) within these steps after closing opens the old incident again."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +91,21 @@ def _home(docket: Docket, step: int, findings: Sequence[Finding], settings: Inci
         open_places = [place for place in open_places if docket[place].incident.kind == "non_finite"]
     if open_places:
         return open_places[-1]
-    kinds = {finding.kind for finding in findings}
     for place in range(len(docket) - 1, -1, -1):
         old = docket[place].incident
-        if (
-            old.closed_at_step is not None
-            and 0 <= step - old.closed_at_step <= settings.reopen_within_steps
-            and old.kind in kinds
-        ):
+        if old.closed_at_step is None or not 0 <= step - old.closed_at_step <= settings.reopen_within_steps:
+            continue
+        if _same_trouble(old, findings):
             return place
     return None
+
+
+def _same_trouble(old: Incident, findings: Sequence[Finding]) -> bool:
+    """Whether a closed incident has come back: the same kind, and but for NaN a metric that it knows."""
+    again = [finding for finding in findings if finding.kind == old.kind]
+    if old.kind == "non_finite":
+        return bool(again)
+    return bool({finding.metric for finding in again} & {finding.metric for finding in old.findings})
 
 
 def _opened(name: str, run: str, step: int, findings: Sequence[Finding], suspects: Sequence[Suspect]) -> Incident:
