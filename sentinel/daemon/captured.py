@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentinel.daemon.references import golden_path
 from sentinel.daemon.triaging import triage_paths
 from sentinel.errors import SentinelError
 from sentinel.records import Triage
@@ -39,6 +38,8 @@ class Golden:
         """
         if self.baseline is None or self.reference is None:
             return None
+        from sentinel.daemon.references import golden_path  # here for the reason that `planning` states
+
         return golden_path(self.baseline, self.reference, step, stage, self.cache)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
-    from concurrent.futures import Future
 
 THREADS = 4
 
@@ -26,58 +25,51 @@ class Chores:
 
     def __init__(self, on_error: Callable[[str], None]) -> None:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="sentinel-chore")
-        self._guard = threading.Lock()
-        self._waiting: set[Hashable] = set()
-        self._futures: set[Future[None]] = set()
+        self._changed = threading.Condition()
+        self._wanted: dict[Hashable, tuple[Callable[..., None], tuple[Any, ...]]] = {}
+        """Jobs that have not begun."""
+        self._busy: set[Hashable] = set()
+        """Keys that have a thread, or wait for one."""
+        self._closed = False
         self._on_error = on_error
 
     def do(self, key: Hashable, job: Callable[..., None], *args: Any) -> None:
-        """Run `job(*args)` soon, unless one of this key is still waiting to begin."""
-        with self._guard:
-            if key in self._waiting:
+        """Run `job(*args)` soon: after the one of the same key that runs, instead of the one that waits."""
+        with self._changed:
+            if self._closed:
                 return
-            self._waiting.add(key)
-        try:
-            future = self._pool.submit(self._run, key, job, args)
-        except RuntimeError:  # closing down
-            with self._guard:
-                self._waiting.discard(key)
-            return
-        with self._guard:
-            self._futures.add(future)
-        future.add_done_callback(self._forget)
+            self._wanted[key] = (job, args)
+            if key in self._busy:
+                return
+            self._busy.add(key)
+        self._pool.submit(self._work, key)
 
     def wait(self, seconds: float) -> bool:
         """Wait until nothing is left to do, jobs that jobs have asked for included; False after `seconds`."""
-        from concurrent.futures import wait
-        from time import monotonic
-
-        end = monotonic() + seconds
-        while True:
-            with self._guard:
-                pending = set(self._futures)
-            if not pending:
-                return True
-            left = end - monotonic()
-            if left <= 0 or wait(pending, timeout=left).not_done:
-                return False
-            # A future that is done may not be forgotten yet.
-            with self._guard:
-                self._futures -= {future for future in self._futures if future.done()}
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._busy, seconds)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Finish what is begun, as far as `seconds` allow."""
+        """Finish what is asked for, as far as `seconds` allow, and take nothing more."""
         self.wait(seconds)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._changed:
+            self._closed = True
+            self._wanted.clear()
+        self._pool.shutdown(wait=False)
 
-    def _run(self, key: Hashable, job: Callable[..., None], args: tuple[Any, ...]) -> None:
-        with self._guard:
-            self._waiting.discard(key)
+    def _work(self, key: Hashable) -> None:
+        """Do the jobs of one key until none is left."""
+        while True:
+            with self._changed:
+                if key not in self._wanted:
+                    self._busy.discard(key)
+                    self._changed.notify_all()
+                    return
+                job, args = self._wanted.pop(key)
+            self._run(job, args)
+
+    def _run(self, job: Callable[..., None], args: tuple[Any, ...]) -> None:
         try:
             job(*args)
         except Exception as error:  # noqa: BLE001  # one job's failure must not end the others
             self._on_error(f"{type(error).__name__}: {error}")
-
-    def _forget(self, future: Future[None]) -> None:
-        with self._guard:
-            self._futures.discard(future)

@@ -6,21 +6,22 @@ An order needs no deed: it stands in every reply until its receipt came.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from typing import TYPE_CHECKING
 
 from sentinel.core.report import render
 from sentinel.daemon import captured, entries, report_files
 from sentinel.daemon.chores import Chores
+from sentinel.daemon.run_watch import RunWatch
 from sentinel.records import AskTriage, IncidentChanged, TriageArrived
 from sentinel.sinks.alerting import Alerts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sentinel.daemon.run_watch import RunWatch
     from sentinel.daemon.watchdog import Watchdog
-    from sentinel.records import Effect
+    from sentinel.records import Effect, Incident
 
 _FAULTS_KEPT = 20
 
@@ -93,13 +94,19 @@ class Deeds:
 
     def _announce(self, watch: RunWatch, incident: str, change: str) -> None:
         if self._alerts.wants(watch.incidents[incident], change):
-            self._chores.do(("alert", incident, change), self._alert, watch.run, incident, change)
+            self._chores.do(("alert", incident), self._alert, watch.run, incident)
         else:
             watch.owed.pop((incident, change), None)
 
-    def _alert(self, run: str, incident_id: str, change: str) -> None:
-        incident = self._watchdog.with_watch(run, lambda watch: watch.incidents[incident_id])
-        failures = self._alerts.send(incident, change, render.incident_to_plain(incident))
-        self.faults.extend(failures)
-        self.alerts_failed += len(failures)
-        self._watchdog.with_watch(run, lambda watch: watch.announced(incident_id, change))
+    def _alert(self, run: str, incident_id: str) -> None:
+        """Announce what is owed of an incident, in the order in which it happened."""
+
+        def owed(watch: RunWatch) -> tuple[list[str], Incident]:
+            return [change for known, change in watch.owed if known == incident_id], watch.incidents[incident_id]
+
+        changes, incident = self._watchdog.with_watch(run, owed)
+        for change in changes:
+            failures = self._alerts.send(incident, change, render.incident_to_plain(incident))
+            self.faults.extend(failures)
+            self.alerts_failed += len(failures)
+            self._watchdog.with_watch(run, functools.partial(RunWatch.announced, incident=incident_id, change=change))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from sentinel import settings as settings_module
 from sentinel.core.engine import Engine, EngineSettings
-from sentinel.daemon.references import load_reference
 from sentinel.errors import SentinelError, SettingsError
 from sentinel.settings import Settings
 from sentinel.storage.run_folders import run_slug
@@ -137,6 +136,9 @@ def _signature(config: Config, baseline: str | None) -> str:
 
 def _read_baseline(path: str, remarks: dict[str, str]) -> Reference | None:
     """Read the baseline on a thread of its own: a file system that hangs must not hold up the other runs."""
+    # Here, because bundles need a library of 30 MB, and an idle daemon none.
+    from sentinel.daemon.references import load_reference
+
     found: list[Reference | str] = []
 
     def read() -> None:

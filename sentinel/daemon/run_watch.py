@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sentinel.records import Effect, Event, Incident, RunSnapshot
 
 SNAPSHOT_VERSION = 1
+ANNOUNCED = "announced"
 
 
 class RunWatch:
@@ -63,6 +64,8 @@ class RunWatch:
         """Triage that was asked for and has not come back, by capture."""
         self.owed: dict[tuple[str, str], None] = {}
         """(incident, change) that was not announced yet."""
+        self.explained: set[str] = set()
+        """Incidents whose dump was announced."""
         self.finished = False
         self._planner = planner
         self._prepared, self._signature = self._plan_first(keeper.kept)
@@ -130,8 +133,19 @@ class RunWatch:
     def announced(self, incident: str, change: str) -> None:
         """An alert went out; it is not sent again after a restart."""
         if (incident, change) in self.owed:
-            del self.owed[(incident, change)]
-            self.keeper.append("announced", {"incident": incident, "change": change})
+            self.keeper.append(ANNOUNCED, {"incident": incident, "change": change})
+            self._tick_off(incident, change)
+
+    def _tick_off(self, incident: str, change: str) -> None:
+        self.owed.pop((incident, change), None)
+        if change == "evidence":
+            self.explained.add(incident)
+
+    def _worth_saying(self, effect: IncidentChanged) -> bool:
+        """Return whether people hear of a change: opened, closed, and once what the dump showed."""
+        if effect.change == "evidence":
+            return effect.incident.triage is not None and effect.incident.id not in self.explained
+        return effect.change != "grew"
 
     def _welcome(self, session: str, facts: Mapping[str, Any], plan: Plan, now: float) -> None:
         self.sessions.greet(session, facts, now).ended = False
@@ -169,7 +183,7 @@ class RunWatch:
         for effect in effects:
             if isinstance(effect, IncidentChanged):
                 self.incidents[effect.incident.id] = effect.incident
-                if effect.change != "grew":
+                if self._worth_saying(effect):
                     self.owed[(effect.incident.id, effect.change)] = None
             elif isinstance(effect, AskTriage):
                 self.asked[effect.capture] = effect
@@ -208,6 +222,7 @@ class RunWatch:
                 "incidents": [entries.plain(incident) for incident in self.incidents.values()],
                 "asked": [entries.plain(ask) for ask in self.asked.values()],
                 "owed": [list(owed) for owed in self.owed],
+                "explained": sorted(self.explained),
                 "finished": self.finished,
             }
         )
@@ -229,8 +244,8 @@ class RunWatch:
                 self._revive(entry.payload)
             elif entry.kind == entries.SESSION:
                 self._rewelcome(entry.payload)
-            elif entry.kind == "announced":
-                self.owed.pop((str(entry.payload["incident"]), str(entry.payload["change"])), None)
+            elif entry.kind == ANNOUNCED:
+                self._tick_off(str(entry.payload["incident"]), str(entry.payload["change"]))
             else:
                 self._refold(entry.kind, entry.payload)
 
@@ -241,6 +256,7 @@ class RunWatch:
         self.incidents = {incident.id: incident for incident in found if incident is not None}
         self.finished = plain["finished"]
         self.owed = {(str(incident), str(change)): None for incident, change in plain["owed"]}
+        self.explained = set(plain["explained"])
         self.sessions = Sessions.from_plain(plain["sessions"])
         self.asked = {ask.capture: ask for ask in map(entries.ask, plain["asked"]) if ask is not None}
         try:

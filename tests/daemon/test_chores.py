@@ -31,6 +31,38 @@ def test_a_job_that_waits_is_not_queued_twice():
     chores.close()
 
 
+def test_jobs_of_one_key_never_run_side_by_side():
+    """What was asked for while its predecessor ran comes after it: a report never replaces a newer one."""
+    gate, begun, done = threading.Event(), threading.Event(), []
+    chores = Chores(print)
+
+    def slow():
+        begun.set()
+        gate.wait(5)
+        done.append("old")
+
+    chores.do("report", slow)
+    begun.wait(5)
+    chores.do("report", done.append, "newer")
+    chores.do("report", done.append, "newest")
+    chores.do("other", gate.set)  # another key does not wait
+
+    assert chores.wait(5.0)
+    assert done == ["old", "newest"]
+    chores.close()
+
+
+def test_waiting_has_an_end():
+    """A job that hangs is not waited for beyond the bound."""
+    gate = threading.Event()
+    chores = Chores(print)
+    chores.do("hanging", gate.wait)
+
+    assert not chores.wait(0.05)
+    gate.set()
+    chores.close()
+
+
 def test_a_job_that_fails_is_said_and_the_next_runs():
     """One failure does not end the others."""
     faults, done = [], []

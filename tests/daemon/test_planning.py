@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from sentinel.daemon import planning
+from sentinel.daemon import planning, references
 from sentinel.daemon.planning import Config, Planner
 from sentinel.settings import Settings, parse
 from tests.support.watching import CATALOGUE, write_baseline
@@ -61,7 +61,7 @@ def test_the_signature_tells_when_the_question_changed(planner, tmp_path):
 def test_a_baseline_on_a_file_system_that_hangs_is_given_up(planner, tmp_path, monkeypatch):
     """The other runs must not wait for it."""
     gate = threading.Event()
-    monkeypatch.setattr(planning, "load_reference", lambda path: gate.wait(10))
+    monkeypatch.setattr(references, "load_reference", lambda path: gate.wait(10))
     monkeypatch.setattr(planning, "BASELINE_SECONDS", 0.1)
     prepared = planner.prepare(planner.plan("r", Config(text="baseline: /hanging")))
     gate.set()

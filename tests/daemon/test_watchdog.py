@@ -411,6 +411,24 @@ def test_an_incident_is_announced_once_over_restarts(tmp_path, receiver):
     assert told[0][0] == "opened"
 
 
+def test_a_dump_is_announced_once(tmp_path, receiver):
+    """Not the order, not the receipt: what the dump showed."""
+    world = World(tmp_path, alerts={"webhook": receiver.url})
+    world.start()
+    trainer = world.trainer()
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+    world.settle()
+    trainer.obey()
+    world.settle()
+    trainer.step(9)
+    world.settle()
+    world.stop()
+
+    assert announced(receiver) == [("opened", "r:1"), ("evidence", "r:1"), ("closed", "r:1")]
+    assert receiver.got[1][1]["incident"]["triage"]["verdict"] == "non_finite"
+
+
 def test_an_announcement_that_was_under_way_is_made_after_the_restart(tmp_path, receiver):
     """Killed before the webhook was reached."""
     world = World(tmp_path, alerts={"webhook": receiver.url})

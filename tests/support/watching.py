@@ -80,6 +80,7 @@ class World:
 
     def kill(self):
         """The daemon dies at once: nothing is written, its locks are gone."""
+        self.watchdog.deeds._chores._wanted.clear()
         self.watchdog.deeds._chores._pool.shutdown(wait=True, cancel_futures=True)
         for watch in self.watchdog._watches.values():
             watch.keeper.close()
