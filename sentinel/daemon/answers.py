@@ -99,6 +99,9 @@ class Answers:
 
     def _report(self, id: str, form: str = "html") -> dict[str, Any]:  # noqa: A002  # the contract's name
         incident = self._find_incident(id)
+        written = report_files.stored(self._watchdog.home, incident, form)
+        if written is not None:
+            return {"text": written}
         material = self._watchdog.with_watch(incident.run, lambda watch: report_files.material(watch, incident))
         if form == "html":
             return {"text": report_files.html(material)}

@@ -49,6 +49,21 @@ def exist(home: Path, incident: Incident) -> bool:
     return all((folder(home, incident.id) / name).is_file() for name in FILES)
 
 
+def stored(home: Path, incident: Incident, form: str) -> str | None:
+    """Return the report that was written when a closed incident closed; None for an open one, or where it is gone.
+
+    Later the run's last steps are others, and the plots would not show the incident any more.
+    """
+    if incident.state != "closed":
+        return None
+    try:
+        return (folder(home, incident.id) / ("report.html" if form == "html" else "report.md")).read_text(
+            encoding="utf-8"
+        )
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def html(given: Material) -> str:
     """Return the report as one self-contained page."""
     return incident_html(given.incident, given.charts)

@@ -65,6 +65,24 @@ def test_an_incident_is_seen_on_every_page(start, tmp_path):
     assert "grad_norm" in get(house, "/reports/run%20%3C1%3E%3A1")
 
 
+def test_a_closed_incident_keeps_the_plots_of_its_time(start, tmp_path):
+    """A hundred steps later its report still shows the steps around it."""
+    (tmp_path / "world").mkdir()
+    house = start()
+    trainer = watch(house, tmp_path).trainer()
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+    trainer.steps(9, 20)  # the order of a dump expires meanwhile
+    house.watchdog.deeds.wait(10)
+    before = get(house, "/reports/r%3A1")
+    for step in range(21, 120):
+        trainer.step(step)
+    house.watchdog.deeds.wait(10)
+
+    assert get(house, "/reports/r%3A1") == before
+    assert house.answers.answer("report", {"id": "r:1", "form": "markdown"})["text"].startswith("#")
+
+
 def test_a_successor_answers_at_the_same_address(start):
     """Scrapers and bookmarks find it again, also where the port was a free one."""
     first = start()
