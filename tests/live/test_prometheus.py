@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from sentinel.daemon.house import House
-from tests.support.monitoring import DEPLOY, Alertmanager, Hook, Prometheus
+from tests.support.monitoring import DEPLOY, Alertmanager, Hook, Prometheus, report
 from tests.support.watching import Clock, World
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
@@ -37,7 +37,7 @@ def stack(tmp_path, need):
         target = house.endpoint.removeprefix("http://")
         prometheus = keep(Prometheus(tmp_path, target, alertmanager.url.removeprefix("http://")))
         trainer = world.trainer("exp 1")
-        trainer.steps(1, 7)
+        report(trainer, 1, 7)
         prometheus.wait('sentinel_run_last_step{run="exp 1"} == 7')
         yield house, trainer, prometheus, alertmanager, hook
     finally:
@@ -49,7 +49,7 @@ def test_a_nan_is_a_message_within_seconds_and_its_end_is_another(stack):
     house, trainer, prometheus, alertmanager, hook = stack
 
     began = time.monotonic()
-    trainer.step(8, actor__grad_norm=math.nan)
+    report(trainer, 8, actor__grad_norm=math.nan)
     at, alert = hook.wait("firing", "SentinelNonFinite", 60)
 
     took = at - began
@@ -71,7 +71,7 @@ def test_a_nan_is_a_message_within_seconds_and_its_end_is_another(stack):
         passed = [a for a in alertmanager.alerts() if a["labels"]["alertname"] == "SentinelIncidentPassed"]
     assert passed[0]["status"]["inhibitedBy"]
 
-    trainer.steps(9, 15)
+    report(trainer, 9, 15)
     hook.wait("resolved", "SentinelNonFinite", 60)
     assert not [body for _, _, body in hook.got if body["groupLabels"]["alertname"] == "SentinelIncidentPassed"]
     # The run is grave enough for the urgent receiver, whose chats all heard of it.
@@ -81,7 +81,7 @@ def test_a_nan_is_a_message_within_seconds_and_its_end_is_another(stack):
 
 def test_a_healthy_run_is_silence_and_a_daemon_that_ends_is_not(stack):
     house, trainer, prometheus, _, hook = stack
-    trainer.steps(8, 20)
+    report(trainer, 8, 20)
     prometheus.wait('sentinel_run_last_step{run="exp 1"} == 20')
     time.sleep(3)
 

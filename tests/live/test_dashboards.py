@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every query of every dashboard, asked of a real Prometheus that scraped a real daemon with a faulty run."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from sentinel.daemon.house import House
+from tests.support import dashboards
+from tests.support.monitoring import Prometheus, report
+from tests.support.watching import Clock, World
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory):
+    """A daemon with a healthy run, a run with NaN and drift and dumps, and a run without a baseline."""
+    folder = tmp_path_factory.mktemp("dashboards")
+    (folder / "world").mkdir()
+    budget = {"engine": {"capture": {"most_steps": 1, "cool_down_steps": 0}}}
+    world = World(folder / "world", **budget)
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1] if not 10002 <= taken.getsockname()[1] <= 19999 else 0
+    begun = []
+    try:
+        # The port is taken, so that the daemon has something to say about itself.
+        config = json.dumps({"home": "home", "http": {"port": port}})
+        house = House(config, str(folder / "sentinel.yaml"))
+        begun.append(house)
+        assert house.remarks
+        world.watchdog, world.clock = house.watchdog, Clock(time.time())
+        made = Prometheus(folder, house.endpoint.removeprefix("http://"))
+        begun.append(made)
+        made.wait("sentinel_build_info")
+        tell_the_story(world, made)
+        yield made
+    finally:
+        for thing in reversed(begun):
+            thing.close()
+        taken.close()
+
+
+def tell_the_story(world, prometheus):
+    """Faults come after scrapes of healthy steps, as they do in life."""
+    faulty, calm, alone = (world.trainer(name, f"s{place}") for place, name in enumerate(("faulty", "calm", "alone")))
+    alone.config = {"path": None, "text": "{}"}
+    alone.introduce()
+    health = {"dropped": 0, "fuses": {"metrics": 0, "capture": 0}, "wait_seconds": 0.1, "waits_expired": 0}
+    for trainer in (faulty, calm, alone):
+        report(trainer, 1, 7)
+        trainer.send({"t": "health", **health})
+    scraped(prometheus, 7)
+    report(faulty, 8, actor__grad_norm=50.0)
+    faulty.send({"t": "said", "at": time.time(), "code": "out_of_memory", "text": "a worker ran out of memory"})
+    scraped(prometheus, 8)
+    faulty.obey(norm=3.0)
+    world.settle()
+    report(faulty, 9, 12, actor__grad_norm=float("nan"), actor__entropy=5.0)
+    report(calm, 8, 12)
+    faulty.send({"t": "health", **health, "dropped": 3, "fuses": {"metrics": 0, "capture": 1}, "waits_expired": 6})
+    scraped(prometheus, 12)
+    # A rate over a minute needs scrapes on both sides of the change, and an alert its two seconds.
+    time.sleep(6)
+
+
+def scraped(prometheus, step):
+    prometheus.wait(f'sentinel_run_last_step{{run="faulty"}} == {step}')
+    time.sleep(2)
+
+
+@pytest.fixture(scope="module")
+def values(prometheus):
+    """Board -> values of its variables, asked in their order; `run` is the faulty one."""
+    found = {name: {} for name in dashboards.BOARDS}
+    for name, variable in dashboards.variables():
+        selector, label = dashboards.label_of(dashboards.filled(variable["query"], found[name]))
+        series = prometheus.ask("series", **{"match[]": selector})
+        there = sorted({labels[label] for labels in series if label in labels})
+        several = variable.get("multi") and variable["name"] != "metric"  # a panel is repeated for each metric
+        found[name][variable["name"]] = there if several else [v for v in there if v == "faulty"] or there[:1]
+    return found
+
+
+def test_every_variable_has_values(prometheus, values):
+    empty = [(name, v["name"]) for name, v in dashboards.variables() if not values[name][v["name"]]]
+
+    assert empty == []
+
+
+def test_no_panel_and_no_mark_is_empty(prometheus, values):
+    """One that would be empty here shows nothing of a faulty run either."""
+    now = time.time()
+    empty = []
+    for board, what, expression, instant in dashboards.queries():
+        text = dashboards.filled(expression, values[board])
+        if instant:
+            found = prometheus.query(text)
+        else:
+            found = prometheus.ask("query_range", query=text, start=now - 60, end=now, step="1")["result"]
+        if not found:
+            empty.append(f"{board} / {what}: {text}")
+    restarts = [line for line in empty if "marks Restarts" in line]  # nobody restarted the daemon
+
+    assert [line for line in empty if line not in restarts] == []
+
+
+def test_a_query_for_what_does_not_exist_is_seen_to_be_empty(prometheus):
+    """The check above can fail."""
+    assert prometheus.query("sentinel_metric_valeu") == []
+
+
+def test_the_faulty_run_looks_faulty(prometheus):
+    """Numbers behind the panels, as a person would read them."""
+    (deviation,) = prometheus.query('run:sentinel_metric_deviation_ratio:max{run="faulty"}')
+    (calm,) = prometheus.query('run:sentinel_incidents_open:sum{run="calm"}')
+    stages = {found["metric"]["stage"] for found in prometheus.query('sentinel_incident_opened_step{run="faulty"}')}
+
+    assert float(deviation["value"][1]) > 1
+    assert calm["value"][1] == "0"
+    assert "actor_update" in stages
