@@ -63,7 +63,7 @@ class Ledger:
         known = self._recent.get(step)
         if known is None:
             self._open(step)
-            known = self._recent[step] = dict(metrics)
+            self._recent[step] = metrics
         else:
             self._merge(step, known, metrics)
         if record.cut:
@@ -116,7 +116,7 @@ class Ledger:
             if old != new and not (old != old and new != new):  # noqa: PLR0124  (NaN is the same as NaN here)
                 self._notes.add("duplicate_step", f"step {step} came again with another {key}; the last value counts")
                 break
-        known.update(metrics)
+        self._recent[step] = {**known, **metrics}
 
     # ------------------------------------------------------------------ vanished keys
 

@@ -95,7 +95,7 @@ class Splitter:
             self._tail += chunk
             return self._relieve() if len(self._tail) > CUT_LENGTH else []
         body, self._tail = self._tail + chunk[:end], chunk[end + 1 :]
-        lines = list(self._lines(self._text(body)))
+        lines = self._lines(self._text(body))
         if len(self._tail) > MAX_LINE:
             lines += self._relieve()
         return lines
@@ -108,7 +108,7 @@ class Splitter:
         if not tail:
             return []
         ended = text.endswith("\r")
-        lines = list(self._lines(text))
+        lines = self._lines(text)
         if lines and not ended:
             lines[-1] = Line(lines[-1].text, ended=False, cut=lines[-1].cut)
         return lines
@@ -145,25 +145,24 @@ class Splitter:
             return body.decode("utf-8", "replace")
 
     @staticmethod
-    def _lines(text: str) -> Iterator[Line]:
-        if "\r" not in text:
-            yield from [Line(raw, True, len(raw) == CUT_LENGTH) for raw in text.split("\n")]
-            return
+    def _lines(text: str) -> list[Line]:
+        lines: list[Line] = []
+        add = lines.append
         for raw in text.split("\n"):
-            whole = raw.removesuffix("\r")
-            cut = len(raw) == CUT_LENGTH or len(whole) == CUT_LENGTH
-            if "\r" not in whole:
-                yield Line(whole, cut=cut)
+            if "\r" not in raw:
+                add(Line(raw, True, len(raw) == CUT_LENGTH))
                 continue
+            whole = raw.removesuffix("\r")
             *parts, last = whole.split("\r")
-            for part in parts:
-                yield Line(part)
-            yield Line(last, cut=cut)
+            lines += map(Line, parts)
+            add(Line(last, cut=CUT_LENGTH in (len(raw), len(whole))))
+        return lines
 
 
 # --------------------------------------------------------------------------- who wrote what on a line
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_LONGEST_COLOUR = 40
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
 _RAY_PREFIX = re.compile(r"\((\w[\w.:-]* pid=\d+(?:, ip=[^)\s]+)?)\) ?")
 # The part of a tqdm bar that cannot be anything else: percent, bar, count/total, times.
@@ -186,8 +185,11 @@ class OwnText(NamedTuple):
 
 def plain(text: str) -> str:
     """The text without colour codes and without Ray's `[repeated 3x across cluster]`."""
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
+    last = text.rfind("\x1b")
+    if last >= 0:
+        # Usually the colours are those of the prefix: no need to look at kilobytes of numbers.
+        end = last + _LONGEST_COLOUR if "\x1b]" not in text else len(text)
+        text = _ANSI.sub("", text[:end]) + text[end:]
     if "[repeated " in text:
         text = _REPEATED.sub("", text)
     return text

@@ -235,7 +235,7 @@ class VerlConsole(Parser):
             self.notes.add("truncated_line", "the file ends inside a record")
         if self._quoted is not None and self._quoted[1] == own.process:
             yield from self._quoted_field(text, ended=ended)
-        if " - " in text:
+        if " - " in text and text.count("/") > 1:
             # A damaged marker, or the tail of a record whose beginning is elsewhere.
             fields = parse_fields(text.partition(" - ")[2] if text.startswith("s") else text.strip())
             if len(fields.metrics) >= 2 and sum("/" in key for key in fields.metrics) == len(fields.metrics):

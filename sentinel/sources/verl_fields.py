@@ -53,11 +53,11 @@ def parse_fields(text: str) -> FieldList:
     numbers at hand. Whatever it does not take goes the slow way.
     """
     text = _without_reprs(text)
-    separators = text.count(" - ")
-    regular = text.count(":") == separators + 1 and text.count(" ") == 2 * separators
-    if regular and '"' not in text and "\\" not in text:
+    # A second colon in a field, or none, makes no JSON; a blank in a key would, and prose has blanks.
+    members = text.replace(" - ", ',"').replace(":", '":')
+    if " " not in members and '"' not in text and "\\" not in text:
         try:
-            metrics = _OBJECT.decode('{"' + text.replace(" - ", ',"').replace(":", '":') + "}")
+            metrics = _OBJECT.decode(f'{{"{members}}}')
         except msgspec.MsgspecError:
             pass
         else:
