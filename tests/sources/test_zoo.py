@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,37 @@ def test_a_state_saved_at_any_place_goes_on_as_if_nothing_had_happened(case):
         again = result(second, readings + second.finish())
 
         assert str(again.steps) == str(whole.steps)
+
+
+@pytest.mark.parametrize("case", READABLE, ids=lambda case: case.name.removesuffix(".expected.json"))
+def test_a_file_that_grows_in_pieces_under_a_follower_ends_as_if_read_whole(case, tmp_path):
+    whole = read_file(input_of(case))
+    data = input_of(case).read_bytes()
+    rng = random.Random(case.name)
+    log = tmp_path / input_of(case).name
+    follower = Follower(log, format=whole.format)
+    got: dict = {}
+
+    def take(result):
+        for reading in result.readings:
+            got.setdefault((reading.attempt, reading.step), {}).update(reading.metrics)
+
+    at = 0
+    while at < len(data):
+        size = rng.choice([1, 20, 300, 3000])
+        with log.open("ab") as stream:
+            stream.write(data[at : at + size])
+        at += size
+        take(follower.poll(1.0))
+        if rng.random() < 0.3:
+            follower.close()
+            follower = Follower(log, state=json.loads(json.dumps(follower.to_plain())))
+    take(follower.finish(2.0))
+    follower.close()
+
+    assert str({place: dict(sorted(got[place].items())) for place in sorted(got)}) == str(
+        {(r.attempt, r.step): dict(sorted(r.metrics.items())) for r in whole.steps}
+    )
 
 
 FOLLOWS = [case for case in CASES if "follows" in json.loads(case.read_text())]
