@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ def up(args: argparse.Namespace) -> dict[str, Any]:
         cluster.connect(args)
         from sentinel.daemon import ray_actor
 
-        actor = ray_actor.connect_or_start(text, path)
+        actor = ray_actor.connect_or_start(text, path, by_hand=True)
         status: dict[str, Any] = ray.get(actor.query.remote("status"), timeout=args.timeout)
         return status
 
@@ -68,6 +69,7 @@ def down(args: argparse.Namespace) -> dict[str, Any]:
             ray.get(actor.shut_down.remote(), timeout=args.timeout / 2)
         except ray.exceptions.RayError as error:
             output.note(f"the daemon did not say goodbye ({type(error).__name__}); it is ended")
+        ray_actor.remember_dismissal(time.time())
         ray.kill(actor, no_restart=True)
         return {"daemon": "absent", "endpoint": None, "runs": [], "stopped": True}
 

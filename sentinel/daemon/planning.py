@@ -97,10 +97,10 @@ class Planner:
             remarks=remarks,
         )
 
-    def prepare(self, plan: Plan) -> Prepared:
-        """Return what watches by `plan`; reads the baseline."""
+    def prepare(self, plan: Plan, *, read: bool = True) -> Prepared:
+        """Return what watches by `plan`; reads the baseline, unless nothing is to be judged (`read` is false)."""
         remarks = dict(plan.remarks)
-        reference = None if plan.baseline is None else _read_baseline(plan.baseline, remarks)
+        reference = _read_baseline(plan.baseline, remarks) if read and plan.baseline is not None else None
         return Prepared(plan=plan, engine=Engine(plan.engine, self._catalogue), reference=reference, remarks=remarks)
 
     def _settings(self, config: Config, remarks: dict[str, str]) -> Settings:

@@ -14,13 +14,20 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import time
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.experimental import internal_kv
+
+from sentinel.errors import DaemonError
 
 NAME = "watchdog"
 NAMESPACE = "sentinel"
+LOADED_AT = time.time()
+"""When this process began to know of the daemon."""
+_DISMISSED = b"sentinel_dismissed_at"
 
 
 class WatchdogActor:
@@ -48,7 +55,7 @@ class WatchdogActor:
         self._house.close()
 
 
-def connect_or_start(config_text: str | None, config_path: str | None = None) -> Any:
+def connect_or_start(config_text: str | None, config_path: str | None = None, *, by_hand: bool = False) -> Any:
     """Return a handle of the daemon of this process's cluster, starting it when there is none.
 
     Safe when several processes do it at once: Ray makes one. Blocks; never call it on a training thread.
@@ -56,10 +63,18 @@ def connect_or_start(config_text: str | None, config_path: str | None = None) ->
     Args:
         config_text: text of a sentinel.yaml for a daemon that has to be started; an existing one keeps its own.
         config_path: where that text lies, for relative paths.
+        by_hand: a person wants it, whatever was said before.
+
+    Raises:
+        DaemonError: a person stopped it while this process ran; a process that begins later may start it again.
     """
     found = find()
     if found is not None:
         return found
+    if by_hand:
+        remember_dismissal(0.0)
+    elif dismissed_at() > LOADED_AT:
+        raise DaemonError("the daemon was stopped by `sentinel down`; `sentinel up` starts it again")
     actor = ray.remote(concurrency_groups={"ingest": 1, "query": 4})(WatchdogActor)
     return actor.options(
         name=NAME,
@@ -79,6 +94,20 @@ def find() -> Any:
         return ray.get_actor(NAME, namespace=NAMESPACE)
     except ValueError:
         return None
+
+
+def remember_dismissal(at: float) -> None:
+    """Write down in the cluster when a person stopped the daemon, so that runs that go on do not start it again."""
+    internal_kv._internal_kv_put(_DISMISSED, str(at).encode())  # noqa: SLF001  # the cluster's own memory
+
+
+def dismissed_at() -> float:
+    """Return when a person stopped the daemon (Unix time); 0 where nobody did."""
+    kept = internal_kv._internal_kv_get(_DISMISSED)  # noqa: SLF001  # as above
+    try:
+        return float(kept) if kept else 0.0
+    except ValueError:
+        return 0.0
 
 
 def own_runtime_env() -> dict[str, Any]:

@@ -27,7 +27,7 @@ from sentinel.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sentinel.core.engine import WatchState
     from sentinel.daemon.journaling import Keeper, Kept
@@ -115,10 +115,10 @@ class RunWatch:
             "facts": dict(started.facts),
             "config": entries.plain(config),
             "signature": plan.signature,
+            "reread": plan.baseline is not None and self.prepared.reference is None,
         }
         self.keeper.append(entries.SESSION, payload)
-        if plan.baseline is not None and self.prepared.reference is None:
-            self._signature = ""  # perhaps it can be read now
+        self._reread(payload)
         self._welcome(session, started.facts, plan, now)
 
     def pass_time(self, event: Event) -> tuple[Effect, ...]:
@@ -146,6 +146,11 @@ class RunWatch:
         if effect.change == "evidence":
             return effect.incident.triage is not None and effect.incident.id not in self.explained
         return effect.change != "grew"
+
+    def _reread(self, payload: Mapping[str, Any]) -> None:
+        """Let the baseline be read anew where it is not at hand: perhaps it can be read now."""
+        if payload.get("reread"):
+            self._signature = ""
 
     def _welcome(self, session: str, facts: Mapping[str, Any], plan: Plan, now: float) -> None:
         self.sessions.greet(session, facts, now).ended = False
@@ -199,7 +204,7 @@ class RunWatch:
         said = tuple(f"{code}: {text}" for code, text in remarks.items())
         return dataclasses.replace(
             shown,
-            baseline=None if self.prepared.reference is None else self.prepared.plan.baseline,
+            baseline=self.prepared.plan.baseline if self.prepared.reference is not None or self.finished else None,
             trainer=dict(self.trainer),
             warnings=said + tuple(w for w in shown.warnings if w.partition(":")[0] not in remarks),
             incidents=tuple({**self.incidents, **{i.id: i for i in shown.incidents}}.values()),
@@ -227,15 +232,16 @@ class RunWatch:
             }
         )
 
-    def _plan_first(self, kept: Iterable[Kept]) -> tuple[Prepared, str]:
+    def _plan_first(self, kept: Sequence[Kept]) -> tuple[Prepared, str]:
         """Return what the run was watched with when the journal's snapshot was written."""
-        first = next(iter(kept), None)
-        stored = first.payload if first is not None and first.kind == "snapshot" else {}
+        stored = kept[0].payload if kept and kept[0].kind == "snapshot" else {}
         config = entries.config(stored.get("config"))
         plan = self._planner.plan(self.run, config or Config())
-        # Before a trainer introduced itself there is nothing to read yet.
-        plan = plan if config else dataclasses.replace(plan, baseline=None)
-        return self._planner.prepare(plan), str(stored.get("signature", ""))
+        # Before a trainer introduced itself, and after the run is over, there is nothing to judge: a daemon with a
+        # hundred finished runs must be back as quickly as any other.
+        over = bool(stored.get("finished")) and len(kept) == 1
+        read = config is not None and not over
+        return self._planner.prepare(plan, read=read), str(stored.get("signature", ""))
 
     def _restore(self, kept: Iterable[Kept]) -> None:
         """Become what the journal says; nothing is done again here."""
@@ -271,6 +277,7 @@ class RunWatch:
         plan = self._planner.plan(self.run, entries.config(payload.get("config")) or Config())
         # The baseline's file may have changed since; what counted then is in the entry.
         plan = dataclasses.replace(plan, signature=str(payload.get("signature", "")))
+        self._reread(payload)
         self._welcome(str(payload["id"]), payload.get("facts") or {}, plan, float(payload["at"]))
 
     def _refold(self, kind: str, payload: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentinel.daemon import report_files
+from sentinel.daemon import references, report_files
 from tests.support.receiver import Receiver
 from tests.support.watching import World, metrics
 
@@ -583,7 +583,34 @@ def test_a_finished_run_is_still_known_after_a_restart(world):
     world.start()
 
     assert shown(world).state == "finished"
+    assert shown(world).baseline == str(world.baseline)
     assert [i.id for i in shown(world).incidents] == ["r:1"]
+
+
+def test_many_finished_runs_do_not_hold_up_a_restart(world, monkeypatch):
+    """Their baselines are not read; one that goes on again has its own at once, and after the next kill, too."""
+    for number in range(3):
+        trainer = world.trainer(f"r{number}", f"s{number}")
+        trainer.steps(1, 5)
+        trainer.end()
+    world.settle()
+    world.kill()
+    read = []
+    monkeypatch.setattr(
+        references, "load_reference", lambda path, load=references.load_reference: read.append(1) or load(path)
+    )
+    world.start()
+    assert read == []
+    trainer.session = "again"
+    trainer.introduce()
+    trainer.steps(6, 12)
+    before = told(shown(world, "r2"))
+    assert (len(read), shown(world, "r2").regime) == (1, "replayed")
+    world.kill()
+    world.start()
+
+    assert told(shown(world, "r2")) == before
+    assert shown(world, "r2").regime == "replayed"
 
 
 @settings(max_examples=12, deadline=None)

@@ -166,6 +166,23 @@ def test_down_ends_it_and_up_finds_everything_again(place, driver):
     assert [row["id"] for row in rows] == ["kept:1"]
 
 
+def test_down_holds_for_runs_that_go_on_and_not_for_later_ones(place):
+    """A trainer that goes on does not start it again; a process that begins later does, and so does `up`."""
+    before = place.driver()
+    before.ask("connect", place.config["text"])
+    place.sentinel("down")
+    with pytest.raises(RuntimeError, match="sentinel down"):
+        before.ask("connect", place.config["text"])
+    later = place.driver()
+    later.ask("connect", place.config["text"])
+    place.sentinel("down")
+    place.json("up", "--config", str(place.file))
+
+    assert before.ask("connect", place.config["text"]) == later.ask("connect", place.config["text"])
+    before.close()
+    later.close()
+
+
 def test_nothing_of_the_run_that_made_it_leaks_in(place):
     """Started from inside a run with its own variables and folder: the daemon has none of them, and loads no torch."""
     place.sentinel("down")
