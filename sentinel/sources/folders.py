@@ -49,9 +49,9 @@ def _age(file: Path) -> tuple[int, str]:
 
 
 def run_files(path: Path) -> list[Path]:
-    """Files of a tracked run's folder that may hold its metrics, the best first: W&B's run file, a log, a summary."""
+    """Files of a tracked run's folder that may hold its metrics, the best first: W&B's or SwanLab's run file, a log, a summary."""
     folders = (path, path / "files")
-    found = sorted(path.glob("run-*.wandb"))
+    found = sorted([*path.glob("run-*.wandb"), *path.glob("run-*.swanlab")])
     return found + [folder / name for folder in folders for name in _RUN_FILES if (folder / name).is_file()]
 
 

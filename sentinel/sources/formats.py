@@ -15,16 +15,17 @@ from typing import BinaryIO
 from sentinel.errors import UnreadableLog
 from sentinel.sources.documents import MAX_DOCUMENT, DocumentReader, kind_of_document
 from sentinel.sources.hf_trainer import HfConsole, MsSwiftLog
+from sentinel.sources.journal import JournalReader
 from sentinel.sources.lines import MAX_LINE, Notes
 from sentinel.sources.megatron import MegatronConsole
 from sentinel.sources.other_consoles import MmEngine, Nanotron, Slime, TorchTitan
 from sentinel.sources.reader import Parser, Reader, TextReader
+from sentinel.sources.run_files import SwanlabRun, WandbRun
 from sentinel.sources.tables import CsvTable
 from sentinel.sources.tensorboard import EventReader, begins_event_file
 from sentinel.sources.values import loads
 from sentinel.sources.verl_console import VerlConsole
 from sentinel.sources.verl_jsonl import Recording, VerlFileLogger
-from sentinel.sources.wandb_run import RunFileReader, begins_run_file
 
 CHUNK = 1 << 20
 """Bytes that are read at a time."""
@@ -49,7 +50,15 @@ PARSERS: tuple[type[Parser], ...] = (
 
 DOCUMENTS = ("hf_trainer_state", "megatron_golden", "mindspeed_baseline", "wandb_summary")
 
-FORMATS = (*(parser.format for parser in PARSERS), *DOCUMENTS, EventReader.format, RunFileReader.format)
+JOURNALS: tuple[type[JournalReader], ...] = (WandbRun, SwanlabRun)
+"""Run files of trackers."""
+
+FORMATS = (
+    *(parser.format for parser in PARSERS),
+    *DOCUMENTS,
+    *(journal.format for journal in JOURNALS),
+    EventReader.format,
+)
 """Names of all formats that are read from single files."""
 
 # What a portion of a file must hold at least, so that it is worth reading as that format.
@@ -112,8 +121,9 @@ def make_reader(name: str) -> Reader:
         return DocumentReader(name)
     if name == EventReader.format:
         return EventReader()
-    if name == RunFileReader.format:
-        return RunFileReader()
+    for journal in JOURNALS:
+        if journal.format == name:
+            return journal()
     raise ValueError(f"{name} is no format; known are {', '.join(FORMATS)}")
 
 
@@ -130,8 +140,8 @@ class Recogniser:
         """The format, once it is certain."""
         if not self._portions and begins_event_file(chunk):
             return Format(EventReader.format, certain=True)
-        if not self._portions and begins_run_file(chunk):
-            return Format(RunFileReader.format, certain=True)
+        if not self._portions and (found := [journal.format for journal in JOURNALS if journal.begins(chunk)]):
+            return Format(found[0], certain=True)
         chunk = chunk.translate(None, b"\0")
         if self._mark is None:
             self._mark = next((name for name, mark in _MARKS if mark.search(chunk)), None)

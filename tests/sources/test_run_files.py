@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W&B's run files: what the real library wrote, long records over blocks, damage, growth."""
+"""Run files of W&B and SwanLab: what the real library wrote, long records over blocks, damage, growth."""
 
 from __future__ import annotations
 
 import json
 import math
 import struct
+import subprocess
+import sys
 import zlib
 
 import pytest
 
 from sentinel.sources import Follower, read_file
 from sentinel.sources.files import result
-from sentinel.sources.wandb_run import BLOCK, RunFileReader
+from sentinel.sources.journal import BLOCK
+from sentinel.sources.run_files import SwanlabRun, WandbRun
 from tests.sources.event_files import field, varint
 
 
@@ -26,9 +29,9 @@ def history(step: int, metrics: dict) -> bytes:
     return field(2, body + field(2, b"\x08" + varint(step)))
 
 
-def run_file(*records: bytes) -> bytes:
+def run_file(*records: bytes, magic: bytes = WandbRun.magic) -> bytes:
     """The records in their frames, as W&B's writer lays them out."""
-    out = bytearray(b":W&B\xe1\xbe\x00")
+    out = bytearray(magic + b"\x00")
     for data in records:
         kinds = iter([2, *[3] * (len(data) // 100)])
         first = True
@@ -46,8 +49,8 @@ def run_file(*records: bytes) -> bytes:
     return bytes(out)
 
 
-def read(data: bytes, size: int = 1 << 20):
-    reader = RunFileReader()
+def read(data: bytes, size: int = 1 << 20, kind=WandbRun):
+    reader = kind()
     readings = [r for at in range(0, len(data), size) for r in reader.feed(data[at : at + size])]
     return result(reader, readings + reader.finish())
 
@@ -135,3 +138,36 @@ def test_what_the_real_library_writes_is_read(tmp_path, monkeypatch):
     assert all(r.metrics["actor/loss"] == r.step / 4 and math.isnan(r.metrics["critic/score/mean"]) for r in got.steps)
     assert got.steps[7].metrics["nested.n"] == 8.0
     assert got.warnings == ()
+
+
+def swanlab_scalar(step: int, key: str, value: float) -> bytes:
+    told = b"\x10" + varint(step) if step else b""
+    number = b"\x09" + struct.pack("<d", value) if value else b""
+    return field(13, field(1, key.encode()) + told + field(5, number))
+
+
+def test_scalars_of_swanlab_are_put_together_by_step():
+    samples = [(s, k, v) for s in range(3) for k, v in (("a/b", s / 4), ("c/d", math.inf))]
+    got = read(run_file(*(swanlab_scalar(*sample) for sample in samples), magic=SwanlabRun.magic), kind=SwanlabRun)
+
+    assert steps(got) == [(1, s, {"a/b": s / 4, "c/d": math.inf}) for s in range(3)]
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_what_the_real_swanlab_writes_is_read(tmp_path):
+    pytest.importorskip("swanlab")
+    code = (
+        "import sys, swanlab\n"
+        "swanlab.init(project='x', mode='offline', logdir=sys.argv[1])\n"
+        "for step in range(1, 6):\n"
+        "    swanlab.log({'actor/loss': step / 4, 'critic/score/mean': float('inf')}, step=step)\n"
+        "swanlab.finish()\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, timeout=100)
+    (folder,) = tmp_path.glob("run-*")
+
+    got = read_file(folder)
+
+    assert got.format == "swanlab_run"
+    assert [(r.step, r.metrics["actor/loss"]) for r in got.steps] == [(step, step / 4) for step in range(1, 6)]

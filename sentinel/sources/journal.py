@@ -1,45 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W&B's run file, `run-<id>.wandb`: the whole history of a run, also of an offline or a running one.
+"""Journals in the manner of LevelDB, as the run files of W&B and SwanLab are.
 
 A file header of 7 bytes, then blocks of 32 KiB that hold fragments: CRC-32 of type and data, length (u16), type (u8):
-1 whole, 2 first, 3 middle, 4 last; little endian. What does not fit into a block is padded with zeros. A record is a
-`Record` message: history 2 with items 1 (key 1, nested_key 2, integer 5, number 6, value_json 16) and step 2.
-W&B's own Python package no longer reads these files (0.31).
+1 whole, 2 first, 3 middle, 4 last; little endian. What does not fit into a block is padded with zeros.
 """
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 from sentinel.records import Reading
 from sentinel.sources.ledger import Ledger, Record
 from sentinel.sources.lines import Notes
-from sentinel.sources.wire import MalformedError, fields
+from sentinel.sources.wire import MalformedError
 
 BLOCK = 32768
 MAX_RECORD = 1 << 26
 """Bytes of the longest record that is put together; tables and media may be long and hold no metrics."""
 
 _HEADER = struct.Struct("<IHB")
-_MAGIC = b":W&B\xe1\xbe"
 _FILE_HEADER = 7
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _SEEDS = {kind: zlib.crc32(bytes([kind])) for kind in (_WHOLE, _FIRST, _MIDDLE, _LAST)}
 
 
-def begins_run_file(head: bytes) -> bool:
-    """Whether the bytes begin with the file header."""
-    return head.startswith(_MAGIC)
+class JournalReader:
+    """A reader (as in `reader.Reader`) of one journal; subclasses know what its records mean."""
 
+    format: ClassVar[str]
+    magic: ClassVar[bytes]
+    """First bytes of a file."""
 
-class RunFileReader:
-    """A reader (as in `reader.Reader`) of one run file."""
+    @classmethod
+    def begins(cls, head: bytes) -> bool:
+        """Whether the bytes begin with the file header."""
+        return head.startswith(cls.magic)
 
-    format = "wandb_run"
+    def records(self, data: bytes) -> Iterable[Record]:
+        """The step records in one record of the journal. Raises MalformedError."""
+        raise NotImplementedError
 
     def __init__(self) -> None:
         self.notes = Notes()
@@ -134,8 +136,7 @@ class RunFileReader:
 
     def _record(self, data: bytes) -> list[Reading]:
         try:
-            histories = [part for number, part in fields(data) if number == 2 and isinstance(part, bytes)]
-            records = [record for part in histories if (record := _history(part)) is not None]
+            records = list(self.records(data))
         except MalformedError as error:
             self._damage(f"a record that cannot be read was left out: {error}")
             return []
@@ -159,44 +160,3 @@ class RunFileReader:
         self._ledger.restore(state["ledger"])
         self._buffer, self._at = str(state["buffer"]).encode("latin-1"), int(state["at"])
         self._open = None if state["open"] is None else str(state["open"]).encode("latin-1")
-
-
-def _history(data: bytes) -> Record | None:
-    step: int | None = None
-    metrics: dict[str, float] = {}
-    for number, part in fields(data):
-        if number == 2 and isinstance(part, bytes):
-            told = dict(fields(part)).get(1, 0)
-            step = told if isinstance(told, int) else None
-        elif number == 1 and isinstance(part, bytes):
-            key, value = _item(part)
-            if key == "_step" and value is not None and step is None:
-                step = int(value)
-            elif key and not key.startswith("_") and value is not None:
-                metrics[key] = value
-    return None if step is None or not metrics else Record(step, metrics)
-
-
-def _item(data: bytes) -> tuple[str, float | None]:
-    names: list[str] = []
-    value: float | None = None
-    for number, part in fields(data):
-        if number in (1, 2) and isinstance(part, bytes) and part:
-            names.append(part.decode("utf-8", "replace"))
-        elif number == 16 and isinstance(part, bytes):
-            value = _number(part)
-        elif number == 6 and isinstance(part, bytes) and len(part) == 8:
-            value = float(struct.unpack("<d", part)[0])
-        elif number == 5 and isinstance(part, int):
-            value = float((part >> 1) ^ -(part & 1))  # zigzag
-    return ".".join(names).strip(), value
-
-
-def _number(text: bytes) -> float | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if value in ("NaN", "Infinity", "-Infinity"):
-        return float(value)
-    return float(value) if isinstance(value, (int, float)) else None
