@@ -8,7 +8,7 @@ Steps are the trainer's global steps. Times are seconds. Sizes are bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  # the journal reads these annotations at run time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # The order of the data flow of one RL step; localisation walks it from the left.
