@@ -81,11 +81,16 @@ def prepare_assets(places: Places, audience: Audience) -> Assets:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
-        for line in process.stdout:
-            words = line.split()
-            if len(words) == 4 and words[0] == "step":
-                audience.phase("model", f"learning to answer (loss {words[3]})", int(words[1]), int(words[2]))
-        said = process.stderr.read().strip().splitlines()
+        try:
+            for line in process.stdout:
+                words = line.split()
+                if len(words) == 4 and words[0] == "step":
+                    audience.phase("model", f"learning to answer (loss {words[3]})", int(words[1]), int(words[2]))
+            said = process.stderr.read().strip().splitlines()
+        except BaseException:
+            # Without this an interrupt would wait for the end of the lessons.
+            process.kill()
+            raise
     if process.returncode != 0:
         raise DemoError(f"the model could not be made: {(said or ['no message'])[-1]}")
     assets = load(places.assets, AssetSettings())

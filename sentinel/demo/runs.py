@@ -28,7 +28,6 @@ from sentinel.errors import SentinelError
 
 POLL_SECONDS = 0.25
 
-
 __all__ = ["Run", "RunError", "RunSettings", "installed", "launch"]
 
 
@@ -108,7 +107,7 @@ def launch(
 
 def installed() -> str | None:
     """Why no verl run can be started here; None if one can."""
-    for module in ("verl", "torch", "transformers", "wrapt"):
+    for module in ("verl", "torch", "transformers", "msprobe", "ray", "wrapt"):
         if util.find_spec(module) is None:
             return f"{module} is not installed here: pip install 'verl-sentinel[probe,verl]' (torch first)"
     return None
