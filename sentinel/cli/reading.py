@@ -30,9 +30,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_read(args: argparse.Namespace) -> int:
     """Print the steps of a file; 1 when the format is known and no step stands in it yet."""
+    from sentinel.cli.progress import Progress
     from sentinel.sources import read_file
 
-    result = read_file(args.file)
+    with Progress() as progress:
+        progress.says(f"reading {args.file}")
+        result = read_file(args.file, lambda count: progress.says(f"reading {args.file}: {count >> 20} MiB"))
     output.emit(args, to_plain(result), lambda console: show(result, console))
     return 0 if result.steps else 1
 

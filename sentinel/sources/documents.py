@@ -14,7 +14,7 @@ from sentinel.sources.megatron import golden_values, is_series, mindspeed_baseli
 from sentinel.sources.other_consoles import wandb_summary
 from sentinel.sources.values import loads
 
-MAX_DOCUMENT = 1 << 28
+MAX_DOCUMENT = 1 << 27
 """Bytes of the largest document that is read."""
 
 Take = Callable[[Mapping[str, Any], Notes], tuple[list[Record], dict[str, float] | None]]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sentinel.errors import UnreadableLog
@@ -18,8 +18,10 @@ from sentinel.sources.tensorboard import EventReader
 from sentinel.sources.values import whole_number
 
 
-def read_file(path: str | Path) -> ReadResult:
+def read_file(path: str | Path, on_bytes: Callable[[int], None] | None = None) -> ReadResult:
     """The metrics of a file of any supported format, or of a folder of event files or of one tracked run.
+
+    `on_bytes(count)` hears how much of a single file has been read, about once a mebibyte.
 
     Raises UnreadableLog: code `unknown_format`, `empty_file`, `unsupported_container`, or `unreadable` for what the
     operating system refuses.
@@ -34,7 +36,11 @@ def read_file(path: str | Path) -> ReadResult:
         with path.open("rb") as stream:
             reader = make_reader(recognise(stream, path).name)
             stream.seek(0)
-            readings = [reading for chunk in portions(stream) for reading in reader.feed(chunk)]
+            readings: list[Reading] = []
+            for chunk in portions(stream):
+                readings += reader.feed(chunk)
+                if on_bytes is not None:
+                    on_bytes(stream.tell())
     except OSError as error:
         raise UnreadableLog(path, "unreadable", f"{error.strerror or error}; check path and permissions") from error
     return result(reader, readings + reader.finish())

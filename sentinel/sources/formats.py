@@ -182,7 +182,7 @@ def recognise(stream: BinaryIO, path: object) -> Format:
     recogniser = Recogniser()
     found = recogniser.feed(head)
     size = len(head)
-    if found is None and first == b"{":
+    if found is None and first == b"{" and not _is_json_lines(head):
         document = _document(head + stream.read(MAX_DOCUMENT - len(head)), path)
         if document is not None:
             return document
@@ -193,6 +193,18 @@ def recognise(stream: BinaryIO, path: object) -> Format:
     if found is None:
         raise UnreadableLog(path, "unknown_format", _why_unknown(head))
     return found
+
+
+def _is_json_lines(head: bytes) -> bool:
+    """Whether the first line is an object by itself and another one follows: then the file is no document."""
+    line, _, rest = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
+    if not rest.lstrip().startswith(b"{"):
+        return False
+    try:
+        loads(line.decode("utf-8", "replace"), Notes())
+    except ValueError:
+        return False
+    return True
 
 
 def _document(data: bytes, path: object) -> Format | None:

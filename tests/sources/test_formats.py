@@ -193,6 +193,26 @@ def test_a_file_of_zeros_is_refused_in_bounded_memory(tmp_path):
     assert in_little_memory(log) == "UnreadableLog unknown_format"
 
 
+@pytest.mark.timeout(120)
+def test_json_lines_of_another_kind_are_refused_in_bounded_memory(tmp_path):
+    log = tmp_path / "rollouts.jsonl"
+    with log.open("w") as stream:
+        for _ in range(100):
+            stream.write((json.dumps({"input": "x" * 1000, "output": "y", "score": 1.0, "step": 1}) + "\n") * 1000)
+
+    assert in_little_memory(log, 300) == "UnreadableLog unknown_format"
+
+
+def test_what_has_been_read_is_told(tmp_path):
+    log = tmp_path / "run.log"
+    log.write_text(STEP + "noise\n" * 400_000)
+    told = []
+    read_file(log, told.append)
+
+    assert len(told) >= 3
+    assert told[-1] == log.stat().st_size
+
+
 def test_recognition_keeps_no_file_in_memory():
     recogniser = Recogniser()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
