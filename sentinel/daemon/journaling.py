@@ -29,13 +29,17 @@ class Keeper:
     def __init__(self, home: Path, run: str) -> None:
         self.remarks: dict[str, str] = {}
         """Code -> sentence: what is wrong with the journal now."""
-        self.kept: tuple[Kept, ...] = ()
-        """What the journal held when it was opened: a snapshot, if any, then the entries after it."""
+        self._kept: tuple[Kept, ...] = ()
         self._home = home
         self._run = run
         self._journal: Journal | None = None
         self._bridged = 0
         self._open()
+
+    def take(self) -> tuple[Kept, ...]:
+        """Return, once, what the journal held when it was opened: a snapshot, if any, then the entries after it."""
+        kept, self._kept = self._kept, ()
+        return kept
 
     def append(self, kind: str, payload: Mapping[str, Any], *, durable: bool = False) -> None:
         """Keep one entry; handed to the kernel at once, and with `durable` flushed to the disk."""
@@ -78,7 +82,7 @@ class Keeper:
     def _open(self) -> None:
         try:
             self._journal = Journal(journal_folder(self._home, self._run), run=self._run)
-            self.kept = tuple(self._journal.read())
+            self._kept = tuple(self._journal.read())
         except (JournalError, OSError) as error:
             self.remarks["journal_closed"] = f"nothing of this run survives a restart of the daemon: {error}"
             return

@@ -100,8 +100,14 @@ class Planner:
     def prepare(self, plan: Plan, *, read: bool = True) -> Prepared:
         """Return what watches by `plan`; reads the baseline, unless nothing is to be judged (`read` is false)."""
         remarks = dict(plan.remarks)
+        engine = Engine(plan.engine, self._catalogue)
         reference = _read_baseline(plan.baseline, remarks) if read and plan.baseline is not None else None
-        return Prepared(plan=plan, engine=Engine(plan.engine, self._catalogue), reference=reference, remarks=remarks)
+        try:
+            engine.initial("", reference, plan.regime)
+        except Exception as error:  # noqa: BLE001  # a baseline that breaks the engine must not end the daemon
+            remarks["baseline_unreadable"] = f"the run is watched WITHOUT a baseline: {type(error).__name__}: {error}"
+            reference = None
+        return Prepared(plan=plan, engine=engine, reference=reference, remarks=remarks)
 
     def _settings(self, config: Config, remarks: dict[str, str]) -> Settings:
         if config.text is None:
@@ -136,13 +142,13 @@ def _signature(config: Config, baseline: str | None) -> str:
 
 def _read_baseline(path: str, remarks: dict[str, str]) -> Reference | None:
     """Read the baseline on a thread of its own: a file system that hangs must not hold up the other runs."""
-    # Here, because bundles need a library of 30 MB, and an idle daemon none.
-    from sentinel.daemon.references import load_reference
-
     found: list[Reference | str] = []
 
     def read() -> None:
         try:
+            # Here, because bundles need a library of 30 MB, and an idle daemon none.
+            from sentinel.daemon.references import load_reference
+
             found.append(load_reference(path))
         except (SentinelError, OSError) as error:
             found.append(str(error))

@@ -68,9 +68,10 @@ class RunWatch:
         """Incidents whose dump was announced."""
         self.finished = False
         self._planner = planner
-        self._prepared, self._signature = self._plan_first(keeper.kept)
+        kept = keeper.take()
+        self._prepared, self._signature = self._plan_first(kept)
         self.state: WatchState = self._initial()
-        self._restore(keeper.kept)
+        self._restore(kept)
         self.sessions.spare(now)
 
     @property
@@ -246,6 +247,10 @@ class RunWatch:
     def _restore(self, kept: Iterable[Kept]) -> None:
         """Become what the journal says; nothing is done again here."""
         for entry in kept:
+            self._take_up(entry)
+
+    def _take_up(self, entry: Kept) -> None:
+        try:
             if entry.kind == "snapshot":
                 self._revive(entry.payload)
             elif entry.kind == entries.SESSION:
@@ -254,6 +259,8 @@ class RunWatch:
                 self._tick_off(str(entry.payload["incident"]), str(entry.payload["change"]))
             else:
                 self._refold(entry.kind, entry.payload)
+        except Exception as error:  # noqa: BLE001  # one entry must not keep the daemon from coming back
+            self.remarks["journal_unread"] = f"entry {entry.seq} is left out: {type(error).__name__}: {error}"
 
     def _revive(self, plain: Mapping[str, Any]) -> None:
         self.facts, self.trainer = plain["facts"], dict(plain["trainer"])

@@ -80,7 +80,7 @@ class Watchdog:
         with self._lock:
             watch = self._watch_of(told.run, told.session, now)
             for record in told.records:
-                self._take(watch, told.session, record, now)
+                self._take_safely(watch, told.session, record, now)
             if told.faults:
                 watch.remarks["message"] = told.faults[-1]
             reply = self._reply(watch, told)
@@ -177,6 +177,13 @@ class Watchdog:
         self._bound[(run, session)] = name
         watch.sessions.greet(session, {}, now)
         return watch
+
+    def _take_safely(self, watch: RunWatch, session: str, record: protocol.Record, now: float) -> None:
+        """Take one record; a bug that it meets is said, and must not make the trainer send it for ever."""
+        try:
+            self._take(watch, session, record, now)
+        except Exception as error:
+            watch.remarks["internal"] = f"a {type(record).__name__} record met a bug: {type(error).__name__}: {error}"
 
     def _take(self, watch: RunWatch, session: str, record: protocol.Record, now: float) -> None:
         effects: tuple[Effect, ...] = ()

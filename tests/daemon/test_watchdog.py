@@ -263,6 +263,41 @@ def test_any_message_is_answered(world, message):
     assert reply.get("faults") or reply["run"] == "x"
 
 
+def test_a_bug_in_the_engine_is_said_and_ends_nothing(world):
+    """A step that breaks the engine: the reply comes, the next step is judged, and a restart does not fail on it."""
+    trainer = world.trainer()
+    trainer.steps(1, 3)
+
+    def broken(watch, advance):
+        def fails(state, event):
+            if getattr(event, "step", 0) == 4:
+                raise ZeroDivisionError("a bug")
+            return advance(state, event)
+
+        watch.prepared.engine.advance = fails
+
+    world.watchdog.with_watch("r", lambda watch: broken(watch, watch.prepared.engine.advance))
+    assert trainer.step(4)["step"] == 3
+    assert "ZeroDivisionError" in next(w for w in shown(world).warnings if w.startswith("internal"))
+    assert trainer.step(5)["step"] == 5
+    world.kill()
+    world.start()
+
+    assert shown(world).last_step == 5
+
+
+def test_a_snapshot_that_makes_no_sense_does_not_keep_the_daemon_away(world):
+    """Its fields are gone; the run is watched from its next step on."""
+    trainer = world.trainer()
+    trainer.steps(1, 3)
+    world.watchdog.with_watch("r", lambda watch: watch.keeper.write_snapshot({"v": 1}))
+    world.kill()
+    world.start()
+
+    assert "journal_unread" in codes(world)
+    assert trainer.step(4)["step"] == 4
+
+
 def test_hostile_names_make_no_path(world):
     """A run named like a path stays inside the home folder."""
     name = "../../../etc/passwd\n\x00'\"<script>" + "x" * 10_000
