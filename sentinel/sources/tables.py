@@ -42,7 +42,7 @@ class CsvTable(Parser):
         self._header: list[str] | None = None
         self._delimiter = ","
         self._none = False
-        self._row: tuple[int, dict[str, float]] | None = None
+        self._long: dict[int, dict[str, float]] = {}
 
     def line(self, line: Line) -> Iterable[Record]:
         """As `Parser.line`."""
@@ -100,13 +100,12 @@ class CsvTable(Parser):
             return
         key_at, value_at = self._index(_KEY_COLUMNS), self._index(_VALUE_COLUMNS)
         if key_at is not None and value_at is not None:
-            metrics = {cells[key_at].strip(): value for value in (number(cells[value_at]),) if value is not None}
-        else:
-            metrics = self._wide(cells)
-        if self._row is not None and self._row[0] != step:
-            yield from self._flush()
-        if metrics:
-            self._row = (step, (self._row[1] if self._row else {}) | metrics)
+            # Exports list one metric after the other, each with all its steps: they are put together by step first.
+            value = number(cells[value_at])
+            if value is not None:
+                self._long.setdefault(step, {})[cells[key_at].strip()] = value
+        elif metrics := self._wide(cells):
+            yield Record(step, metrics)
 
     def _wide(self, cells: list[str]) -> dict[str, float]:
         assert self._header is not None
@@ -123,14 +122,20 @@ class CsvTable(Parser):
         return metrics
 
     def _flush(self) -> Iterator[Record]:
-        row, self._row = self._row, None
-        if row is not None:
-            yield Record(*row)
+        steps, self._long = self._long, {}
+        for step in sorted(steps):
+            yield Record(step, steps[step])
 
     def to_plain(self) -> dict[str, Any]:
         """As `Parser.to_plain`."""
-        return {"header": self._header, "delimiter": self._delimiter, "none": self._none}
+        return {
+            "header": self._header,
+            "delimiter": self._delimiter,
+            "none": self._none,
+            "long": list(self._long.items()),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """As `Parser.restore`."""
         self._header, self._delimiter, self._none = state["header"], state["delimiter"], state["none"]
+        self._long = {int(step): dict(metrics) for step, metrics in state["long"]}

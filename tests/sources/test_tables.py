@@ -48,6 +48,14 @@ def test_a_long_table_has_a_row_a_value(tmp_path):
     assert steps(result) == [(1, 1, {"loss": 0.5, "kl": 0.1}), (1, 2, {"loss": 0.25})]
 
 
+def test_a_long_table_that_is_sorted_by_metric_is_one_attempt(tmp_path):
+    rows = "".join(f"{key},{step},{step / 4}\n" for key in ("a/b", "c/d") for step in range(1, 2000))
+    result = table(tmp_path, "key,step,value\n" + rows)
+
+    assert steps(result) == [(1, step, {"a/b": step / 4, "c/d": step / 4}) for step in range(1, 2000)]
+    assert result.warnings == ()
+
+
 @pytest.mark.parametrize("delimiter", ["\t", ";"])
 def test_other_delimiters(tmp_path, delimiter):
     assert steps(table(tmp_path, f"step{delimiter}a/b\n1{delimiter}0.5\n")) == [(1, 1, {"a/b": 0.5})]

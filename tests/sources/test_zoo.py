@@ -155,6 +155,24 @@ def test_a_file_that_grows_in_pieces_under_a_follower_ends_as_if_read_whole(case
     )
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.removesuffix(".expected.json"))
+def test_a_damaged_file_is_read_or_refused_and_never_an_accident(case, tmp_path):
+    data = input_of(case).read_bytes()
+    rng = random.Random(case.name)
+    path = tmp_path / "log"
+    for _ in range(40):
+        damaged = bytearray(data[: rng.randint(0, len(data))] if rng.random() < 0.5 else data)
+        for _ in range(rng.randint(0, 4) if damaged else 0):
+            damaged[rng.randrange(len(damaged))] = rng.choice(b"\x00\xff{}[]'\":,|\r\n\x1b 0-e/")
+        path.write_bytes(damaged)
+        refusal = None
+        try:
+            read_file(path)
+        except UnreadableLog as error:
+            refusal = error
+        assert refusal is None or refusal.code in ("unknown_format", "empty_file", "unsupported_container")
+
+
 FOLLOWS = [case for case in CASES if "follows" in json.loads(case.read_text())]
 
 
