@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sentinel.cli import FOUND, OK, cluster, incident_files, output
 from sentinel.errors import DaemonError
+from sentinel.sinks import json_text
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+
+    from rich.console import Console
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,6 +51,9 @@ def _register_captures(subparsers: argparse._SubParsersAction[argparse.ArgumentP
     request.add_argument("--ranks", default="all", metavar="R[,R]|all", help="ranks that dump (default all)")
     cancel = _verb(verbs, "cancel", "take an order back", run_cancel)
     cancel.add_argument("id", metavar="ID")
+    plan = _verb(verbs, "plan", "the order for a golden dump made to order, for SENTINEL_ORDERS", run_plan)
+    plan.add_argument("incident", metavar="INCIDENT")
+    plan.add_argument("-o", "--output", metavar="FILE", help="write it there")
 
 
 def _verb(
@@ -143,6 +149,28 @@ def run_cancel(args: argparse.Namespace) -> int:
     document = cluster.ask(args, "cancel", {"id": args.id})
     output.emit(args, document, lambda console: terminal.show_captures(console, [document]))
     return OK
+
+
+def run_plan(args: argparse.Namespace) -> int:
+    """Write the order that a reference run obeys, so that an incident's dump has a golden one."""
+    document = cluster.ask(args, "plan", {"id": args.incident})
+    if args.output is not None:
+        try:
+            Path(args.output).write_text(json_text.to_text(document, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise DaemonError(f"{args.output}: {error.strerror}") from error
+        output.note(f"written: {args.output}")
+    output.emit(args, document, lambda console: _show_plan(console, document))
+    return OK
+
+
+def _show_plan(console: Console, document: dict[str, Any]) -> None:
+    for order in document["orders"]:
+        steps = f"{order['first_step']} to {order['last_step']}"
+        console.print(f"dump {', '.join(order['stages'])} at steps {steps}, level {order['level']}, all ranks")
+    console.print(f"checkpoint: {document['checkpoint'] or 'not known'}")
+    console.print(f"rollouts: {document['rollouts'] or 'not known'}")
+    console.print(document["how"])
 
 
 def parse_ranks(text: str) -> list[int] | None:

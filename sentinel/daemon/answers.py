@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentinel import __version__
 from sentinel.core.report import render
-from sentinel.daemon import report_files
+from sentinel.daemon import golden_plan, report_files
 from sentinel.daemon.planning import ATTACHED
 from sentinel.errors import DaemonError
 from sentinel.records import DUMPABLE_STAGES, LEVELS, CaptureCancelled, CaptureOrder, CaptureRequested, OrderCapture
@@ -41,6 +41,7 @@ class Answers:
             "captures": self._captures,
             "request": self._request,
             "cancel": self._cancel,
+            "plan": self._plan,
             "retire": self._retire,
         }
 
@@ -111,6 +112,10 @@ class Answers:
         found = [c for s in self._watchdog.runs() if run in (None, s.run) for c in s.captures]
         return {"captures": [render.capture_to_plain(capture) for capture in found]}
 
+    def _plan(self, id: str) -> dict[str, Any]:  # noqa: A002  # the contract's name
+        incident = self._find_incident(id)
+        return golden_plan.plan(incident, self._watchdog.with_watch(incident.run, lambda watch: watch.facts))
+
     # ------------------------------------------------------------------ acting
 
     def _request(
@@ -126,11 +131,11 @@ class Answers:
             raise DaemonError(f"run {run!r} has finished: nothing can be dumped")
         if self._watchdog.with_watch(run, lambda watch: watch.prepared.plan.config.attached):
             raise DaemonError(f"run {run!r}: {ATTACHED}")
-        wrong = [stage for stage in stages if stage not in DUMPABLE_STAGES]
+        # A run says which of its stages can be dumped: one without a critic has no `compute_values`.
+        possible = self._watchdog.with_watch(run, lambda watch: watch.facts.get("stages")) or DUMPABLE_STAGES
+        wrong = [stage for stage in stages if stage not in possible]
         if wrong or not stages:
-            raise DaemonError(
-                f"{', '.join(wrong) or 'no stage'} cannot be dumped (possible: {', '.join(DUMPABLE_STAGES)})"
-            )
+            raise DaemonError(f"{', '.join(wrong) or 'no stage'} cannot be dumped (possible: {', '.join(possible)})")
         if level not in LEVELS:
             raise DaemonError(f"level {level!r} is unknown (known: {', '.join(LEVELS)})")
         if not 1 <= steps <= STEPS_AT_ONCE:

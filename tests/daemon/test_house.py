@@ -12,6 +12,7 @@ import pytest
 
 from sentinel.daemon.house import House, settings_text
 from sentinel.errors import SettingsError
+from sentinel.trainer.orders import Order
 from tests.support.watching import Clock, World
 
 BAD = {"actor__grad_norm": math.nan}
@@ -158,6 +159,43 @@ def test_a_dump_by_hand_is_ordered_and_taken_back(start, tmp_path):
     assert "nothing to cancel" in ask("cancel", {"id": "r:m1"})["error"]
     assert ask("retire", {"run": "r"})["state"] == "finished"
     assert "has finished" in ask("request", {"run": "r", "stages": ["actor_update"]})["error"]
+
+
+def test_a_stage_that_the_run_does_not_have_is_refused(start, tmp_path):
+    """The trainer said which of its stages can be dumped."""
+    (tmp_path / "world").mkdir()
+    house = start()
+    watch(house, tmp_path).trainer(stages=["actor_update"]).step(1)
+
+    error = house.answers.answer("request", {"run": "r", "stages": ["compute_values"]})["error"]
+    assert error == "compute_values cannot be dumped (possible: actor_update)"
+
+
+def test_a_golden_dump_is_made_to_order(start, tmp_path):
+    """Steps and stages of the dump that was made, in a form that the trainer's side obeys."""
+    (tmp_path / "world").mkdir()
+    house = start()
+    trainer = watch(house, tmp_path).trainer(rollout_data_dir="/rollouts")
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+    trainer.obey()
+    document = house.answers.answer("plan", {"id": "r:1"})
+    order = Order.from_plain(document["orders"][0])
+
+    assert (order.first_step, order.last_step, order.stages) == (9, 9, ("actor_update",))
+    assert (document["incident"], document["rollouts"], document["checkpoint"]) == ("r:1", "/rollouts", None)
+    assert "checkpoint of step 8" in document["how"]
+
+
+def test_an_incident_without_a_capture_has_no_plan(start, tmp_path):
+    """There is nothing to compare with."""
+    (tmp_path / "world").mkdir()
+    house = start()
+    trainer = watch(house, tmp_path).trainer(trainer="attached")
+    trainer.steps(1, 7)
+    trainer.step(8, **BAD)
+
+    assert "has no capture" in house.answers.answer("plan", {"id": "r:1"})["error"]
 
 
 def test_settings_are_checked_before_a_daemon_is_started(tmp_path):
