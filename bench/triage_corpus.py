@@ -120,6 +120,7 @@ class Studio:
         import torch
 
         torch.set_num_threads(1)
+        torch.backends.cuda.matmul.allow_tf32 = bool(os.environ.get("TRIAGE_TF32"))
         self.plan, self.out, self.device, self.layers = plan, out, device, layers
         self._raw = out / "raw"
         self._raw.mkdir(parents=True)

@@ -42,10 +42,22 @@ class Case:
     direction: str | None
 
 
-def load(corpus: Path) -> list[Case]:
-    """Grade every pair of a corpus."""
+def load(corpus: Path, elsewhere: Path | None = None) -> list[Case]:
+    """Grade every pair of a corpus, on its own golden dumps or on those that another machine made (`elsewhere`)."""
     found = [pair for file in sorted(corpus.glob("*/pairs.json")) for pair in json.loads(file.read_text())]
-    return [_graded(pair, corpus) for pair in found]
+    return [_graded(_across(pair, elsewhere), corpus) for pair in found if elsewhere is None or _has(pair, elsewhere)]
+
+
+def _has(pair: dict, elsewhere: Path) -> bool:
+    return pair["structure"] != "repeated" and (elsewhere / pair["golden"]).exists()
+
+
+def _across(pair: dict, elsewhere: Path | None) -> dict:
+    """The pair with golden dumps that were made on another machine."""
+    if elsewhere is None:
+        return pair
+    calibration = [pair["calibration"][0], str(elsewhere / pair["calibration"][1])]
+    return {**pair, "golden": str(elsewhere / pair["golden"]), "calibration": calibration}
 
 
 def sides(corpus: Path, name: str) -> dict:
@@ -190,10 +202,11 @@ def score(cases: Iterable[Case], corpus: Path, method: Method) -> tuple[dict[tup
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
+    parser.add_argument("--golden", type=Path, help="golden dumps of the same plans, made on another machine")
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--calibrated", action="store_true")
     args = parser.parse_args(argv)
-    cases = load(args.corpus)
+    cases = load(args.corpus, args.golden and args.golden.resolve())
     table, misses = score(cases, args.corpus, ours_calibrated if args.calibrated else ours)
     for (evidence, dtype), counts in sorted(table.items()):
         print(f"{evidence:10} {dtype:9} {sum(counts.values()):4} " + "  ".join(f"{a} {counts[a]}" for a in ANSWERS))

@@ -28,6 +28,8 @@ MOVED_NORM_GAIN = 0.5
 """In place of the first of ANY_GAINS where weights have moved: all tokens pass the same change."""
 # In a tensor of few elements chance does not average out: all gains grow by SMALL / sqrt(elements).
 SMALL = 20.0
+# ... and the norm's by this much more, as a perturbation that points anywhere shows in it by 1 / sqrt(elements).
+SMALL_NORM = 5.0
 # A bias's gradient is a sum over all tokens that may cancel: little is left for what is rounded off to be compared with.
 SUMMED_GRADIENT = 3.0
 # What an operation adds points anywhere, so it hardly shows in the norm.
@@ -71,6 +73,7 @@ class Tolerance:
 
         def of(index: int) -> float:
             any_gain = MOVED_NORM_GAIN if index == 0 and self.moved else ANY_GAINS[index]
+            any_gain += SMALL_NORM / math.sqrt(row.elements) if index == 0 else 0.0
             passed = NORM_GAINS[index] * reached[0] + any_gain * reached[1] + FRESH[index] * self.background
             return wide * (factors[index] * floor[index] + few * passed)
 

@@ -162,11 +162,10 @@ def background(fresh: Sequence[Fresh], least: float) -> float:
     the norm, more in the peaks): a fault sits in one call, and one that scales or shifts shows in the norm.
     """
     found = 0.0
-    for kind in {call.kind for call in fresh}:
-        calls = [call for call in fresh if call.kind == kind]
-        noisy = [
-            call for call in calls if least < call.overall < _MOST_BACKGROUND and call.norm < _ROUNDING_NORM * call.peak
-        ]
+    slight = [call for call in fresh if call.overall < _MOST_BACKGROUND]
+    for kind in {call.kind for call in slight}:
+        calls = [call for call in slight if call.kind == kind]
+        noisy = [call for call in calls if call.overall > least and call.norm < _ROUNDING_NORM * call.peak]
         if 2 * len(noisy) >= len(calls) and (len(noisy) > 1 or len(calls) == 1):
             found = max([found, *(call.overall for call in noisy)])
     return found
@@ -275,6 +274,8 @@ class Trail:
         self._equal = 0
         self._broken = broken
         self._in_norm = False
+        self.near = False
+        """Whether a plain fault came soon after the break."""
         self._after: list[bool] | None = None
 
     def step(self, size: Triple, floor: Triple, *, equal: bool, half: bool) -> bool:
@@ -294,14 +295,18 @@ class Trail:
             self._in_norm = not half or size[0] > 0
         return long and beyond
 
-    def goes_on(self, *, plain_fault: bool) -> bool:
-        """Whether the break is an origin: the rows after it differ too, and either it shows in the norm, or a plain fault follows.
+    def just_broken(self) -> bool:
+        """Whether the break lies no further back than the window."""
+        return self._after is not None and len(self._after) <= 2 * TRAIL_WINDOW
+
+    def goes_on(self) -> bool:
+        """Whether the break is an origin: the rows after it differ too, and it shows in the norm, or a plain fault is near.
 
         In half precision a fault may be invisible where it is; what shows first is then a place after it.
         """
         after = (self._after or [])[:TRAIL_WINDOW]
         spread = len(after) < 4 or 5 * sum(not equal for equal in after) >= len(after)
-        return self._after is not None and spread and (self._in_norm or plain_fault)
+        return self._after is not None and spread and (self._in_norm or self.near)
 
 
 class Deviating:
@@ -327,7 +332,7 @@ class Deviating:
 
     def outputs(self, node: Node, explained: Level) -> None:
         """Note what a call of agreeing inputs added on its own."""
-        for row in () if node.children else node.outputs:
+        for row in () if node.children or node.backward else node.outputs:
             size, overall = self._sizes[row], self._levels[row][1]
             if explained[1] <= _FRESH_SHARE * overall or overall == 0:
                 kind = self._rows[row][1].name.split(".")[-3]
@@ -347,14 +352,14 @@ class Deviating:
         )
         if score:
             self.seen.append((kind.group, score, row, explained))
+        self._trail.near = self._trail.near or (score > 1 and self._trail.just_broken())
         if self._trail.step(self._sizes[row], self._floors[row], equal=self._exact[row], half=kind.group[2] in HALVES):
             return max(score, BROKEN_SCORE)
         return score
 
     def confirmed(self, faults: Sequence[Fault]) -> list[Fault]:
         """The faults without one that only broke a trail of equal numbers, unless what follows bears it out."""
-        kept = [fault for fault in faults if fault.score != BROKEN_SCORE]
-        return list(faults) if self._trail.goes_on(plain_fault=bool(kept)) else kept
+        return list(faults) if self._trail.goes_on() else [fault for fault in faults if fault.score != BROKEN_SCORE]
 
     def _given_other_rows(self, node: Node) -> bool:
         """Whether an expert saw other tokens: its weights' gradients then say nothing."""
