@@ -86,10 +86,10 @@ def _algorithm(settings: RunSettings) -> list[str]:
 
 
 def _engine(prefix: str) -> list[str]:
-    """One FSDP engine: fp32 throughout, nothing compiled."""
+    """The section of one FSDP engine: fp32 throughout, nothing compiled."""
     return [
-        f"{prefix}.fsdp_config.use_torch_compile=False",
-        *(f"+{prefix}.fsdp_config.mixed_precision.{part}_dtype=fp32" for part in ("param", "reduce", "buffer")),
+        f"{prefix}.use_torch_compile=False",
+        *(f"+{prefix}.mixed_precision.{part}_dtype=fp32" for part in ("param", "reduce", "buffer")),
     ]
 
 
@@ -111,8 +111,8 @@ def _actor(settings: RunSettings, assets: Assets) -> list[str]:
         f"{base}.actor.use_kl_loss=True",
         f"{base}.actor.use_torch_compile=False",
         f"{base}.actor.optim.lr={settings.learning_rate}",
-        *_engine(f"{base}.actor"),
-        *_engine(f"{base}.ref"),
+        *_engine(f"{base}.actor.fsdp_config"),
+        *_engine(f"{base}.ref.fsdp_config"),
         f"{base}.ref.log_prob_micro_batch_size_per_gpu={rows}",
         f"{base}.rollout.name=democpu",
         f"{base}.rollout.tensor_model_parallel_size=1",
@@ -134,7 +134,7 @@ def _critic(settings: RunSettings, assets: Assets) -> list[str]:
         f"critic.ppo_mini_batch_size={settings.prompts}",
         f"critic.ppo_micro_batch_size_per_gpu={rows}",
         f"critic.optim.lr={settings.learning_rate}",
-        *_engine("critic"),
+        *_engine("critic.fsdp"),
     ]
 
 

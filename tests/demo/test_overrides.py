@@ -3,7 +3,10 @@
 
 import json
 from dataclasses import replace
+from importlib import util
 from pathlib import Path
+
+import pytest
 
 from sentinel.demo.assets import Assets
 from sentinel.demo.kit.faults import VARIABLE, Fault
@@ -99,3 +102,29 @@ def test_further_overrides_come_last():
     lines = overrides(RunSettings(name="x", overrides=["a.b=1"]), Path("/r"), ASSETS, None)
 
     assert lines[-1] == "a.b=1"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        RunSettings(name="grpo"),
+        RunSettings(name="v1", trainer="v1", ranks=2, rollouts=Path("/rec")),
+        RunSettings(name="gae", critic=True, rollouts=Path("/rec")),
+        RunSettings(name="v1-gae", trainer="v1", critic=True),
+    ],
+    ids=lambda settings: settings.name,
+)
+@pytest.mark.parametrize("cluster", [None, FakeCluster()], ids=["private", "given"])
+def test_the_installed_verl_takes_every_override(settings, cluster):
+    hydra = pytest.importorskip("hydra")
+    verl = util.find_spec("verl")
+    if verl is None:
+        pytest.skip("verl is not installed")
+    config = Path(verl.submodule_search_locations[0]) / "trainer" / "config"
+    lines = [line for line in overrides(settings, Path("/r"), ASSETS, cluster) if not line.startswith("hydra.")]
+
+    with hydra.initialize_config_dir(str(config), version_base=None):
+        composed = hydra.compose("ppo_trainer", overrides=lines)
+
+    assert composed.trainer.use_v1 is (settings.trainer == "v1")
+    assert composed.actor_rollout_ref.rollout.name == "democpu"
