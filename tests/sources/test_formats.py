@@ -197,10 +197,10 @@ def test_a_file_of_zeros_is_refused_in_bounded_memory(tmp_path):
 def test_json_lines_of_another_kind_are_refused_in_bounded_memory(tmp_path):
     log = tmp_path / "rollouts.jsonl"
     with log.open("w") as stream:
-        for _ in range(100):
+        for _ in range(40):
             stream.write((json.dumps({"input": "x" * 1000, "output": "y", "score": 1.0, "step": 1}) + "\n") * 1000)
 
-    assert in_little_memory(log, 300) == "UnreadableLog unknown_format"
+    assert in_little_memory(log, 250) == "UnreadableLog unknown_format"
 
 
 def test_what_has_been_read_is_told(tmp_path):
