@@ -30,6 +30,7 @@ GROUPS = (
     "triage",
     "demo",
     "evaluation",
+    "preflight",
     "doctor",
 )
 """Modules of this package that hold verbs, in the order of `sentinel --help`."""

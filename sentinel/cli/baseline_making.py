@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from sentinel.cli.output import note
 from sentinel.daemon.references import gather
 from sentinel.errors import BaselineError, SettingsError
+from sentinel.sources.run_config import config_fingerprint
+from sentinel.sources.weights import model_fingerprint
 from sentinel.storage.bundle import write_bundle
 from sentinel.storage.dump_tree import find_dumps
-from sentinel.storage.fingerprint import config_fingerprint, model_fingerprint
 
 if TYPE_CHECKING:
     import argparse

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 
 CUT_OUT = "<cut out>"
 
@@ -15,7 +17,7 @@ _SECRET_NAME = re.compile(
 # `pad_token: <pad>` says how text is made into rows; it must stay comparable.
 _TEXT_TOKEN = re.compile(
     r"(^|[_\-.])(eos|bos|pad|unk|sep|cls|mask|image|video|audio|vision|stop|start|end|special|additional_special|added|"
-    r"new|max|min|num|total|response|prompt|think|tool|begin|boundary)s?_tokens?$",
+    r"new|n|max|min|num|total|response|prompt|think|tool|begin|boundary)s?_tokens?$",
     re.IGNORECASE,
 )
 _SHAPES = (
@@ -54,3 +56,16 @@ def clean_value(name: str, text: str) -> str:
     if text and is_secret_name(name):
         return CUT_OUT
     return clean_text(text)
+
+
+def clean_plain(value: object, name: str = "") -> object:
+    """Return a value as JSON can hold it, nested, without credentials and without the names of people in paths."""
+    if isinstance(value, Mapping):
+        return {str(key): clean_plain(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean_plain(inner, name) for inner in value]
+    if isinstance(value, str):
+        return clean_value(name, value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (int, float, bool)) else clean_text(str(value))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentinel.errors import BaselineError
-from sentinel.facts.secrets import clean_text
+from sentinel.facts.secrets import clean_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,14 +215,10 @@ def _document(path: Path) -> dict[str, Any] | None:
     try:
         if path.stat().st_size > _LARGEST_DOCUMENT:
             return None
-        plain = json.loads(path.read_text(encoding="utf-8"), object_hook=_clean)
+        plain = clean_plain(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
         return None
     return plain if isinstance(plain, dict) else None
-
-
-def _clean(pairs: dict[str, Any]) -> dict[str, Any]:
-    return {key: clean_text(value) if isinstance(value, str) else value for key, value in pairs.items()}
 
 
 def tensor_facts(paths: list[Path]) -> dict[str, object]:
