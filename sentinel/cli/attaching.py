@@ -187,6 +187,8 @@ def _once(attachment: Attachment, log: Path) -> None:
         if result.format is None:
             why = next((warning.text for warning in result.warnings), "of no known format")
             raise UnreadableLog(log, "unknown_format", why)
+    # Nothing more will come: a last line without its end is judged too.
+    attachment.take(attachment.follower.finish(time.time()))
 
 
 def _go_on(attachment: Attachment) -> None:

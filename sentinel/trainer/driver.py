@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trainer side of verl: where metrics pass as raw floats, and where a step begins and ends.
 
-Tested with verl 0.9.1, V0 and V1 trainers. `Tracking.log` receives the raw values of a step. Its caller is the
+Run with verl 0.9.1 (V0 and V1) and 0.9.0 (V1). `Tracking.log` receives the raw values of a step. Its caller is the
 trainer, whichever class it is (V1 of 0.8 lives in `__main__`); `_start_profiling` and `_stop_profiling` are called
 once in every step, the first one after the previous step's `log`. They are wrapped on the instance.
 """
@@ -21,7 +21,7 @@ from sentinel.trainer.fuse import Fuse, attempt, log
 from sentinel.trainer.orders import DEFAULT_SCHEDULE, Order
 from sentinel.trainer.session import Session
 
-TESTED_VERL = ("0.9.1",)
+TESTED_VERL = ("0.9.0", "0.9.1")
 _LOOKS_FOR_TRAINER = 4
 _FRAMES_UP = 8
 _VERSIONS = ("verl", "torch", "transformers", "ray", "tensordict", "torch_npu", "vllm")
@@ -129,6 +129,7 @@ class Driver:
             self._undo.append((trainer, name, vars(trainer).get(name)))
             setattr(trainer, name, wrapper)
         session.started(self._facts(trainer), self._config)
+        session.describe(trainer)
         if self._record_schedule:
             session.schedule(golden_schedule(reach.stages_of(trainer)))
 
