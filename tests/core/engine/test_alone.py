@@ -37,6 +37,13 @@ def test_rollout_against_trainer_has_limits_of_its_own():
     assert (incident.kind, incident.opened_at_step) == ("self_inconsistent", 2)
 
 
+def test_a_single_step_over_such_a_limit_is_no_alarm():
+    twice = changed(RUN, at=5, until=5, change=replaced(training__rollout_probs_diff_mean=0.02))
+    apart = changed(twice, at=15, until=15, change=replaced(training__rollout_probs_diff_mean=0.02))
+
+    assert incidents(watched(an_engine(detectors=("limit",)), apart)[0]) == []
+
+
 def test_far_beyond_such_a_limit_one_step_is_enough():
     state, _ = watched(an_engine(), changed(RUN, at=1, change=replaced(training__rollout_probs_diff_mean=0.8)))
 

@@ -86,3 +86,31 @@ def test_a_metric_that_single_tokens_decide_needs_two_steps():
 
     assert incidents(silent) == []
     assert incidents(found)[0].opened_at_step == 18
+
+
+def test_one_seed_has_a_band_that_is_wider_than_its_own_scatter():
+    close = changed(a_grpo_run(steps=40, seed=11), at=17, change=scaled("actor/entropy", 1.25))
+
+    five, _ = watched(an_engine(), close, REFERENCE)
+    one, _ = watched(an_engine(), close, a_reference(SEEDS[0]))
+
+    assert incidents(five)[0].opened_at_step == 17
+    assert not incidents(one) or incidents(one)[0].opened_at_step > 17
+
+
+def test_a_setting_that_no_seed_has_is_a_mismatch():
+    bad = changed(a_grpo_run(steps=40, seed=11), at=1, change=scaled("actor/lr", 3.0))
+
+    state, _ = watched(an_engine(), bad, REFERENCE)
+
+    (incident,) = incidents(state)
+    assert (incident.kind, incident.stage, incident.opened_at_step) == ("mismatch", "config", 1)
+    assert "3e-06 at step 1 where the baseline has 1e-06" in incident.because
+
+
+def test_a_score_above_the_rules_bound_is_found_at_once():
+    bad = changed(a_grpo_run(steps=40, seed=11), at=9, change=scaled("critic/score/max", 1.03))
+
+    state, _ = watched(an_engine(), bad, REFERENCE)
+
+    assert (incidents(state)[0].opened_at_step, incidents(state)[0].stage) == (9, "compute_rm_score")

@@ -150,6 +150,27 @@ def test_a_stored_watch_goes_on_as_if_nothing_had_happened(stream, at, name):
     assert json.dumps(to_plain(stored)) == json.dumps(to_plain(straight))
 
 
+def test_quiet_steps_are_counted_on_after_a_restart():
+    once = changed(RUN, at=4, until=4, change=replaced(training__rollout_probs_diff_mean=0.9))
+    state, _ = watched(ENGINE, once[:7])
+
+    state = from_plain(json.loads(json.dumps(to_plain(state))), None)
+    for event in events(once)[7:9]:
+        state, _ = ENGINE.advance(state, event)
+
+    assert incidents(state)[0].closed_at_step == 9
+
+
+def test_charts_mark_where_something_was_found():
+    state, _ = watched(ENGINE, changed(RUN, at=6, change=scaled("actor/entropy", 3)), REFERENCES["replayed"])
+
+    (chart,) = ENGINE.charts(state, ["actor/entropy", "no such metric"])
+
+    assert (chart.steps[0], chart.steps[-1], chart.marked) == (1, 12, (6,))
+    assert chart.low[0] < chart.reference[0] < chart.high[0]
+    assert chart.reference[0] == RUN[0].metrics["actor/entropy"]
+
+
 def test_a_state_is_never_written_in_place():
     state, _ = watched(ENGINE, RUN[:6], REFERENCES["replayed"])
     before = json.dumps(to_plain(state))

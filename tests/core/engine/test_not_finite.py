@@ -15,6 +15,7 @@ from tests.support.runs import (
     incidents,
     repeated,
     replaced,
+    scaled,
     watched,
 )
 
@@ -69,13 +70,26 @@ def test_nan_that_comes_back_opens_the_same_incident_again():
     assert "Came back at step 9." in incident.notes
 
 
-def test_after_a_skipped_update_the_parted_weights_are_no_second_incident():
+def test_after_a_skipped_update_the_parted_weights_are_no_trouble_of_their_own():
     skipped = repeated(one_nan(5, until=5), noise=2e-3, seed=8)
-    run = (*RUN[:4], *skipped[4:])
+    run = (*one_nan(5, until=5)[:5], *skipped[5:])
 
     state, _ = watched(an_engine(), run, REFERENCE)
 
-    assert len(incidents(state)) == 1
+    (incident,) = incidents(state)
+    assert (incident.closed_at_step, {finding.kind for finding in incident.findings}) == (6, {"non_finite"})
+
+
+def test_a_jump_after_a_skipped_update_is_found_all_the_same():
+    skipped = repeated(one_nan(5, until=5), noise=2e-3, seed=8)
+    run = changed((*one_nan(5, until=5)[:5], *skipped[5:]), at=12, change=scaled("actor/kl_loss", 3.0))
+
+    state, _ = watched(an_engine(), run, REFERENCE)
+
+    assert [(incident.kind, incident.opened_at_step) for incident in incidents(state)] == [
+        ("non_finite", 5),
+        ("drift", 12),
+    ]
 
 
 def test_garbled_rollouts_after_a_nan_belong_to_it():

@@ -122,6 +122,7 @@ def test_another_score_for_the_same_text_is_the_reward():
 
     (incident,) = incidents(state)
     assert (incident.kind, incident.stage, incident.opened_at_step) == ("mismatch", "compute_rm_score", 6)
+    assert {finding.detector for finding in incident.findings if finding.step == 6} == {"mismatch"}
 
 
 def test_another_learning_rate_is_a_matter_of_configuration():
