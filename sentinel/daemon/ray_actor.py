@@ -85,6 +85,7 @@ def connect_or_start(config_text: str | None, config_path: str | None = None, *,
         max_task_retries=0,
         num_cpus=0,
         runtime_env=own_runtime_env(),
+        **place(),
     ).remote(config_text, config_path)
 
 
@@ -108,6 +109,11 @@ def dismissed_at() -> float:
         return float(kept) if kept else 0.0
     except ValueError:
         return 0.0
+
+
+def place() -> dict[str, Any]:
+    """Return where the actor belongs: on a node with the custom resource `sentinel`, in a cluster that has one."""
+    return {"resources": {NAMESPACE: 0.001}} if ray.cluster_resources().get(NAMESPACE) else {}
 
 
 def own_runtime_env() -> dict[str, Any]:
