@@ -14,6 +14,9 @@ from sentinel.core.triage.walk import Forest, Node
 
 # A weight that stands this far out of the others' deviation did not get there by their common updates.
 OUTLIER = 12.0
+# ... unless it moved by no more than updates may move it: where a gradient is all rounding (biases of keys and queries), Adam
+# steps by a whole learning rate to either side (seen: 2e-5 at 1e-5, while all others moved by 1e-9), whatever the fault was.
+LARGEST_STEP = 1e-4
 # Few enough to be a fault of their own while all others are the same numbers.
 FEW_SHARE = 0.25
 # Other rows have another sum (in units of the norm) although their norm is nearly the same.
@@ -33,8 +36,11 @@ class Weights:
     compared: int
 
 
-def judge_weights(forest: Forest, measured: Deviations) -> Weights:
-    """Tell parameters that are the cause from parameters that updates have moved."""
+def judge_weights(forest: Forest, measured: Deviations, *, frozen: bool = False) -> Weights:
+    """Tell parameters that are the cause from parameters that updates have moved.
+
+    `frozen`: no update ever moves them, as in the reference policy; every difference is a fault.
+    """
     first: dict[tuple[str, str], tuple[Node, int]] = {}
     for node in sorted(forest.nodes, key=lambda node: node.pair.target.order):
         for row in node.weights:
@@ -53,13 +59,14 @@ def judge_weights(forest: Forest, measured: Deviations) -> Weights:
     wrong = {node.pair.target.module for (node, _), odd in zip(places, differs, strict=True) if odd}
     # One unit of the last place in one statistic: a common update that rounding hid elsewhere looks the same.
     slight = bool(np.all(np.nan_to_num(measured.units[rows[differs]], posinf=np.inf) <= 1))
-    if len(wrong) <= max(1, FEW_SHARE * len(modules)) and not slight:
+    moves = np.array([_move(forest.rows[row]) for row in rows])
+    stepped = not frozen and bool(np.all(moves <= LARGEST_STEP))
+    if len(wrong) <= max(1, FEW_SHARE * len(modules)) and not slight and not stepped:
         blamed = tuple(place for place, odd in zip(places, differs, strict=True) if odd)
         return Weights(False, blamed, 0.0, count, len(places))
     usual = float(np.quantile(sizes, 0.9))
-    moves = np.array([_move(forest.rows[row]) for row in rows])
     # Updates move elements by about one learning rate each, however small or large the weight is.
-    limit = OUTLIER * float(np.quantile(moves, 0.9)) if len(places) > 4 else np.inf
+    limit = max(OUTLIER * float(np.quantile(moves, 0.9)), LARGEST_STEP) if len(places) > 4 else np.inf
     blamed = tuple(place for place, move in zip(places, moves, strict=True) if move > limit)
     return Weights(False, blamed, max(usual, float(np.finfo(np.float32).tiny)), count, len(places))
 

@@ -141,7 +141,7 @@ def _judge(
     notes += [note] if note and note not in notes else []
     compared = int(measured.known.sum())
     rows, rows_why = judge_rows(forest, measured)
-    weights = judge_weights(forest, measured)
+    weights = judge_weights(forest, measured, frozen=stage == "ref_compute_log_prob")
     found, added = _faults(forest, measured, replace(tolerance, moved=bool(weights.moved)))
     if added:
         notes.append(
