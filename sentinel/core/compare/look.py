@@ -46,6 +46,8 @@ class Look:
     """Replayed regime: signed distance from the replayed run, in logarithms where the pairing says so."""
     tolerance: Floats
     """Replayed regime: what `deviation` may be."""
+    strict: Floats
+    """Replayed regime: what `deviation` may be in a run that was bit-identical to the replayed one so far."""
     sustained: Mapping[int, Floats]
     """Replayed regime: window -> what the median of that many deviations may be."""
     different: Bools
@@ -72,6 +74,7 @@ def blank(frame: SeriesFrame, past: Past, regime: str, baseline: Baseline | None
         bands=None,
         deviation=nothing,
         tolerance=nothing,
+        strict=nothing,
         sustained={},
         different=np.zeros(rows, dtype=np.bool_),
     )
@@ -103,6 +106,7 @@ def replayed_look(frame: SeriesFrame, past: Past, baseline: Baseline, pairing: P
         measured=ratio,
         deviation=np.where(judged, apart, np.nan),
         tolerance=limit,
+        strict=_wide(pairing.strict[place], rows),
         sustained={window: _wide(course[place], rows) for window, course in pairing.sustained.items()},
         different=index.exact & judged & (ratio > 1.0),
         calibrated=pairing.calibrated,

@@ -59,6 +59,8 @@ class Pairing:
     """(steps, series) for a single step's deviation."""
     sustained: Mapping[int, Floats]
     """Window -> (steps, series) for the median deviation over that many steps."""
+    strict: Floats
+    """(steps, series) for a run that has shown itself bit-identical to the replayed one so far."""
     calibrated: bool
     """From twins; otherwise from the catalogue."""
     inexact: Bools
@@ -91,6 +93,7 @@ def learn_pairing(baseline: Baseline, seed: int) -> Pairing:
         log=frozen(log),
         tolerance=frozen(tolerance),
         sustained=sustained,
+        strict=frozen(_without_twins(index, expected, log, identical=True) + rounding),
         calibrated=bool(len(twins)),
         inexact=frozen(_inexact(twins, expected)),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sentinel.core.detect.base import Detector
 from sentinel.core.detect.collapse import CollapseDetector
-from sentinel.core.detect.departure import DepartureDetector, DepartureState, parted
+from sentinel.core.detect.departure import DepartureDetector, DepartureState, parted, strictly
 from sentinel.core.detect.drift import DriftDetector
 from sentinel.core.detect.limit import LimitDetector
 from sentinel.core.detect.mismatch import MismatchDetector
@@ -30,4 +30,4 @@ DETECTORS: dict[str, Detector[Any]] = {
     )
 }
 
-__all__ = ["DETECTORS", "DepartureState", "Detector", "parted"]
+__all__ = ["DETECTORS", "DepartureState", "Detector", "parted", "strictly"]

@@ -5,6 +5,7 @@ Catches, at the step itself: a sudden departure (a metric that was quiet so far 
 metrics leave together) and a far one (7 tolerances). A metric that creeps over its tolerance must do so on 2 of 3 steps. A shift
 that stays is seen in the median over 3 or 7 steps, where single steps are noise. Metrics that single tokens decide count for half
 and never alone. Misses on purpose: deviations that grow as smoothly as a healthy replay's do.
+Without twins, a run whose first steps were bit-identical has shown that it can be, and is held to rounding (`strictly`).
 After the weights have parted for a known reason (`since`), a series must depart from its own parted course instead.
 False alarms: see `sentinel evaluate`; the tolerances come from the twins.
 """
@@ -34,6 +35,8 @@ BURSTY = 1.5
 RELEARN = 3
 """Steps after a parting that are looked at only to learn the new course."""
 PARTED = 8.0
+PROVEN = 2
+"""Bit-identical steps that prove a replay to be reproducible on this machine."""
 MEMORY = 6
 """Deviations kept: the longest window less the step itself."""
 
@@ -52,6 +55,8 @@ class DepartureState:
     """Step at which the weights are known to have parted from the replayed run's."""
     learned: int = 0
     """Steps looked at since then."""
+    identical: int = 0
+    """Steps from the first one on that were bit-identical to the replayed run's; negative once one was not before `PROVEN`."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,33 @@ def parted(state: DepartureState, step: int) -> DepartureState:
     )
 
 
+def strictly(state: DepartureState, look: Look) -> Look:
+    """Without twins: a run that was bit-identical for some steps is held to rounding, not to the catalogue's coarse tolerances.
+
+    Asked before any detector looks, so that localisation sees what moved by the same measure.
+    """
+    if look.calibrated or state.identical < PROVEN or not look.sustained:
+        return look
+    apart = look.deviation / look.strict
+    centre, reach = look.expected, np.abs(look.deviation) / np.maximum(np.abs(apart), 1e-300)
+    rows = look.frame.index.paired & np.isfinite(apart)
+    return replace(
+        look,
+        ratio=np.where(rows, np.abs(apart), look.ratio),
+        measured=np.where(rows, np.abs(apart), look.measured),
+        low=np.where(rows & (reach > 0), np.minimum(centre, centre - reach), look.low),
+        high=np.where(rows & (reach > 0), np.maximum(centre, centre + reach), look.high),
+    )
+
+
+def _identical(state: DepartureState, look: Look) -> int:
+    if state.identical < 0 or state.identical >= PROVEN:
+        return state.identical
+    rows = look.frame.index.paired & np.isfinite(look.deviation)
+    same = bool(rows.any()) and not bool(look.deviation[rows].any())
+    return state.identical + 1 if same else -1
+
+
 def _own_course(state: DepartureState, look: Look) -> Floats:
     """How far a run whose weights have parted usually is out: each series' largest, or what is common where that is luck."""
     judged = look.frame.index.paired & np.isfinite(look.ratio)
@@ -148,13 +180,14 @@ def _after(state: DepartureState, look: Look, ratio: Floats) -> DepartureState:
         recent=frozen(np.concatenate([state.recent[:, 1:], look.deviation[:, None]], axis=1)),
         since=state.since,
         learned=state.learned + 1,
+        identical=_identical(state, look),
     )
 
 
 def _finding(look: Look, row: int, score: float, ratio: float) -> Finding:
     frame = look.frame
     key, value, expected = frame.index.keys[row], float(frame.values[row]), float(look.expected[row])
-    source = "what clean repeats show" if look.calibrated else "what the catalogue allows"
+    source = "what clean repeats show" if look.calibrated else "what is allowed without twins"
     how = (
         f"{brief(score)} times {source}"
         if ratio >= score

@@ -10,7 +10,7 @@ import numpy as np
 
 from sentinel.core.catalogue import Catalogue
 from sentinel.core.compare import Look, recognise
-from sentinel.core.detect import DETECTORS, parted
+from sentinel.core.detect import DETECTORS, parted, strictly
 from sentinel.core.engine.captures import Outcome, ask_for_captures, expire
 from sentinel.core.engine.state import EngineSettings, WatchState, warned, with_comparison
 from sentinel.core.engine.steps import Arrival, arrival, compared, compatibility
@@ -79,6 +79,8 @@ def _whole(state: WatchState, frame: SeriesFrame, came: Arrival, settings: Engin
         state = with_comparison(replace(state, recognition=recognise(state.recognition, frame, state.baseline)))
     state, effects = _beyond_the_baseline(state, frame, effects)
     look = compared(state, frame)
+    if "departure" in state.memory:
+        look = strictly(state.memory["departure"], look)
     state, findings = _observed(state, look, settings)
     state, more = _file(state, look, findings, settings)
     effects += more

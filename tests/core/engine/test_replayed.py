@@ -161,6 +161,19 @@ def test_without_twins_the_catalogue_says_what_is_far():
     assert incidents(bad)[0].opened_at_step == 4
 
 
+def test_without_twins_a_run_that_was_bit_identical_is_held_to_rounding():
+    bad = changed(RUN, at=6, change=scaled("actor/kl_loss", 1.002))
+    parted = changed(RUN, at=1, change=scaled("actor/entropy", 1.0 + 1e-7))
+
+    identical, _ = watched(an_engine(), bad, a_reference(RUN))
+    never, _ = watched(an_engine(), changed(parted, at=6, change=scaled("actor/kl_loss", 1.002)), a_reference(RUN))
+
+    assert [(incident.opened_at_step, incident.stage) for incident in incidents(identical)] == [
+        (6, "ref_compute_log_prob")
+    ]
+    assert incidents(never) == []
+
+
 def test_a_file_of_three_decimals_is_not_compared_to_the_ninth():
     rounded = changed(RUN, at=1, change=lambda metrics: {key: round(value, 3) for key, value in metrics.items()})
     bare = a_reference(RUN, twins=(repeated(RUN, seed=3),))
