@@ -19,6 +19,7 @@ from prometheus_client.samples import Exemplar
 
 from sentinel import __version__
 from sentinel.core.report.incidents import RANK
+from sentinel.sinks import openmetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -148,6 +149,8 @@ class SnapshotCollector(Collector):
 
 def exposition(collector: Collector, accept: str) -> tuple[bytes, str]:
     """Return the body of `/metrics` and its content type, OpenMetrics where the scraper accepts it."""
+    if "application/openmetrics-text" in accept:
+        return openmetrics.text_of(collector.collect()), openmetrics.CONTENT_TYPE
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     encoder, content_type = choose_encoder(accept)
@@ -166,7 +169,7 @@ class _Page:
         if family is None:
             made = CounterMetricFamily if about.kind == "counter" else GaugeMetricFamily
             family = self.families[name] = made(name, about.help, labels=about.labels)
-        clean = [label.encode("utf-8", "replace").decode() for label in labels]
+        clean = [label if label.isascii() else label.encode("utf-8", "replace").decode() for label in labels]
         if isinstance(family, CounterMetricFamily):
             family.add_metric(clean, float(value), exemplar=exemplar)
         else:

@@ -121,3 +121,11 @@ def test_the_faulty_run_looks_faulty(prometheus):
     assert float(deviation["value"][1]) > 1
     assert calm["value"][1] == "0"
     assert "actor_update" in stages
+
+
+def test_an_incident_can_be_found_from_its_counter(prometheus):
+    """Prometheus keeps the exemplar of the OpenMetrics page."""
+    now = time.time()
+    found = prometheus.ask("query_exemplars", query='sentinel_incidents_total{run="faulty"}', start=now - 300, end=now)
+
+    assert {e["labels"]["incident"] for series in found for e in series["exemplars"]} >= {"faulty:1"}
