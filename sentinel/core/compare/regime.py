@@ -24,6 +24,8 @@ SURE = 2.0
 """Bans at which a regime is decided: odds of 100 to 1."""
 FIRM = 4.0
 """Bans from which on differences are faults, not another regime."""
+TWICE = 2
+"""Steps that must agree before later differences are faults."""
 SETTLED = -15.0
 """Bans below which nothing would turn a free run into a replay."""
 PATIENCE = 6
@@ -40,6 +42,10 @@ class Recognition:
     """Per seed, without what differing scores say."""
     scores: tuple[bool, ...] = ()
     """Per seed: some score differed."""
+    engine: tuple[bool, ...] = ()
+    """Per seed: the rollout engine's perplexity was equal at some step."""
+    agreed: int = 0
+    """Steps at which some seed agreed in all that tells."""
     regime: str = "unknown"
     """unknown, replayed, free."""
     seed: int = 0
@@ -65,9 +71,18 @@ def recognise(known: Recognition, frame: SeriesFrame, baseline: Baseline) -> Rec
     bans += np.where(length == 1, baseline.lengths.bans, 0.0) + np.where(score == 1, baseline.scores.bans, 0.0)
     bans += np.where(engine == 1, ENGINE_BANS, 0.0) + np.where(length == -1, LENGTH_DIFFERS, 0.0)
     scores |= score == -1
+    # Two free runs of one seed may share their first step to the bit: recorded log-probs do not end when the text changes.
+    before = np.array(known.engine or (False,) * seeds)
+    bans = np.where(before & (engine == -1) & ((score == -1) | (length == -1)), -FIRM, bans)
+    agreed = bool(((engine == 1) | ((length == 1) & (score == 1))).any())
     undecided = known.undecided + (1 if telling or scored else PATIENCE)
     kept = replace(
-        known, bans=tuple(np.clip(bans, -20, 20).tolist()), scores=tuple(scores.tolist()), undecided=undecided
+        known,
+        bans=tuple(np.clip(bans, -20, 20).tolist()),
+        scores=tuple(scores.tolist()),
+        engine=tuple((before | (engine == 1)).tolist()),
+        agreed=known.agreed + agreed,
+        undecided=undecided,
     )
     return _decided(kept)
 
@@ -90,7 +105,7 @@ def _decided(known: Recognition) -> Recognition:
     if known.wanted == "replayed":
         return replace(known, regime="replayed", seed=best, firm=True)
     if most >= SURE:
-        return replace(known, regime="replayed", seed=best, firm=most >= FIRM)
+        return replace(known, regime="replayed", seed=best, firm=most >= FIRM and known.agreed >= TWICE)
     if most <= -SURE or (known.regime == "unknown" and known.undecided >= PATIENCE):
         return replace(known, regime="free", seed=best)
     return known

@@ -23,6 +23,8 @@ WARM_UP = 8
 OWN = 12.0
 OWN_LEVEL = 0.5
 OWN_LOG = float(np.log(3.0))
+OWN_FLOOR = 0.5
+"""In the metric's natural magnitude: a share that was 0 so far may become 0.1."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class SpikeDetector:
         values, log = _own_values(look.frame)
         gap = values - mean
         alone = index.banded & ~np.isfinite(look.ratio) & np.isfinite(values) & ~index.heavy & (count >= WARM_UP)
-        limit = OWN * deviation + np.where(log, OWN_LOG, OWN_LEVEL * np.abs(mean) + index.abs)
+        limit = OWN * deviation + np.where(log, OWN_LOG, OWN_LEVEL * np.abs(mean) + OWN_FLOOR * index.natural)
         own = alone & (((gap > limit) & index.up) | ((gap < -limit) & index.down))
         after = _updated(values, mean, deviation, count, limit)
         state = SpikeState(*after, lately=frozen(np.where(out, 1.0, lately + 1.0)))

@@ -37,6 +37,8 @@ def to_plain(state: WatchState) -> dict[str, object]:
             "wanted": recognition.wanted,
             "bans": list(recognition.bans),
             "scores": list(recognition.scores),
+            "engine": list(recognition.engine),
+            "agreed": recognition.agreed,
             "regime": recognition.regime,
             "seed": recognition.seed,
             "undecided": recognition.undecided,
@@ -78,7 +80,12 @@ def from_plain(plain: Mapping[str, Any], reference: Reference | None) -> WatchSt
         run=plain["run"],
         reference=reference,
         recognition=Recognition(
-            **{**recognition, "bans": tuple(recognition["bans"]), "scores": tuple(recognition["scores"])}
+            **{
+                **recognition,
+                "bans": tuple(recognition["bans"]),
+                "scores": tuple(recognition["scores"]),
+                "engine": tuple(recognition["engine"]),
+            }
         ),
         keys=tuple(plain["keys"]),
         memory={name: _memory_from_plain(name, kept) for name, kept in plain["memory"].items() if name in DETECTORS},

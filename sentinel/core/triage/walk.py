@@ -158,17 +158,18 @@ class Fresh:
 def background(fresh: Sequence[Fresh], least: float) -> float:
     """What arithmetic that differs throughout adds at every operation; 0 where most operations agree.
 
-    Half of the calls of a class, and no fewer than two, must have added something above `least` that points anywhere (little in
+    Half of the calls of a class, and no fewer than two of all classes, must have added something above `least` that points anywhere (little in
     the norm, more in the peaks): a fault sits in one call, and one that scales or shifts shows in the norm.
     """
-    found = 0.0
+    found: list[float] = []
     slight = [call for call in fresh if call.overall < _MOST_BACKGROUND]
     for kind in {call.kind for call in slight}:
         calls = [call for call in slight if call.kind == kind]
         noisy = [call for call in calls if call.overall > least and call.norm < _ROUNDING_NORM * call.peak]
         if 2 * len(noisy) >= len(calls) and (len(noisy) > 1 or len(calls) == 1):
-            found = max([found, *(call.overall for call in noisy)])
-    return found
+            found += [call.overall for call in noisy]
+    # The one call of its class whose inputs agreed may be the fault itself.
+    return max(found) if len(found) > 1 else 0.0
 
 
 def most(*levels: Level) -> Level:

@@ -92,3 +92,10 @@ def test_what_was_said_is_not_recognised():
     assert (
         watched(an_engine(), a_grpo_run(steps=1, seed=9), a_reference(RUN), regime="replayed")[0].regime == "replayed"
     )
+
+
+def test_two_free_runs_that_share_their_first_step_are_no_replay():
+    other = (RUN[0], *a_grpo_run(steps=20, seed=8)[1:])
+
+    assert regime(other[:1], RUN).regime == "replayed"
+    assert regime(other[:2], RUN).regime == "free"

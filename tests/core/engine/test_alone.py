@@ -101,3 +101,12 @@ def test_a_gradient_of_zero_that_advantages_do_not_explain_is_a_collapse():
 
     assert incidents(found)[0].stage == "actor_update"
     assert incidents(silent) == []
+
+
+def test_a_share_that_was_zero_so_far_may_become_a_small_one():
+    """Seen on a real verl run: response_length/clip_ratio 0 for nine steps, then 1 of 16 responses."""
+    run = changed(RUN, at=1, change=replaced(response_length__clip_ratio=0.0))
+
+    state, _ = watched(an_engine(), changed(run, at=15, change=replaced(response_length__clip_ratio=0.0625)))
+
+    assert incidents(state) == []
