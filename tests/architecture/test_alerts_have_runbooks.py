@@ -182,7 +182,7 @@ def test_amtool_accepts_the_configuration(need):
     [
         (("alertname=SentinelNonFinite", "severity=critical"), "urgent"),
         (("alertname=SentinelDrift", "severity=warning"), "chat"),
-        (("alertname=SentinelIncidentPassed", "severity=info"), "nobody"),
+        (("alertname=SentinelNoBaseline", "severity=info"), "nobody"),
     ],
 )
 def test_alerts_reach_who_they_should(need, labels, receiver):

@@ -66,14 +66,19 @@ class Hook:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def wait(self, status, alertname, seconds, **labels):
-        """Return (when it arrived, the alert) for the first alert of this kind; fail after `seconds`."""
+        """Return (when it arrived, the alert) for the first alert of this name, or of these; fail after `seconds`."""
+        names = (alertname,) if isinstance(alertname, str) else alertname
         end = time.monotonic() + seconds
         with self._arrived:
             while True:
                 for at, _, body in self.got:
                     for alert in body["alerts"]:
-                        wanted = {"alertname": alertname, **labels}
-                        if alert["status"] == status and wanted.items() <= alert["labels"].items():
+                        there = alert["labels"]
+                        if (
+                            alert["status"] == status
+                            and there["alertname"] in names
+                            and labels.items() <= there.items()
+                        ):
                             return at, alert
                 left = end - time.monotonic()
                 assert left > 0, f"no {status} {alertname}; arrived: {[self._short(body) for _, _, body in self.got]}"
