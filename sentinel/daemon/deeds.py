@@ -52,7 +52,7 @@ class Deeds:
         """After a restart: ask again for what was not answered before."""
         for ask in watch.asked.values():
             self._ask(watch, ask)
-        for incident, change in tuple(watch.owed):
+        for incident, change in tuple(watch.announcements.owed):
             self._announce(watch, incident, change)
         for known in watch.incidents.values():
             if not report_files.exist(self._watchdog.home, known):
@@ -96,13 +96,13 @@ class Deeds:
         if self._alerts.wants(watch.incidents[incident], change):
             self._chores.do(("alert", incident), self._alert, watch.run, incident)
         else:
-            watch.owed.pop((incident, change), None)
+            watch.announcements.forget(incident, change)
 
     def _alert(self, run: str, incident_id: str) -> None:
         """Announce what is owed of an incident, in the order in which it happened."""
 
         def owed(watch: RunWatch) -> tuple[list[str], Incident]:
-            return [change for known, change in watch.owed if known == incident_id], watch.incidents[incident_id]
+            return watch.announcements.of(incident_id), watch.incidents[incident_id]
 
         changes, incident = self._watchdog.with_watch(run, owed)
         for change in changes:

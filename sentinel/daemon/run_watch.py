@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sentinel.core.engine import from_plain, to_plain
 from sentinel.core.report.incidents import Tracked
 from sentinel.daemon import entries
+from sentinel.daemon.announcing import Announcements
 from sentinel.daemon.planning import Config
 from sentinel.daemon.sessions import Sessions
 from sentinel.records import (
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from sentinel.records import Effect, Event, Incident, RunSnapshot
 
 SNAPSHOT_VERSION = 1
+KEYS_A_RUN = 6000
+"""Metrics of one run that are watched; verl logs about a hundred."""
 ANNOUNCED = "announced"
 
 
@@ -62,10 +65,7 @@ class RunWatch:
         """Every incident of the run by id, also those that the engine has let go."""
         self.asked: dict[str, AskTriage] = {}
         """Triage that was asked for and has not come back, by capture."""
-        self.owed: dict[tuple[str, str], None] = {}
-        """(incident, change) that was not announced yet."""
-        self.explained: set[str] = set()
-        """Incidents whose dump was announced."""
+        self.announcements = Announcements()
         self.finished = False
         self._planner = planner
         kept = keeper.take()
@@ -92,15 +92,26 @@ class RunWatch:
         """Judge a step, unless it was told before."""
         if not self.sessions.is_news(session, step.step, step.mark):
             return ()
+        values = self._bounded(step.values)
         event = StepReported(
             step=step.step,
-            values=step.values,
-            kind="val" if step.values and all(key.startswith("val") for key in step.values) else "train",
+            values=values,
+            kind="val" if values and all(key.startswith("val") for key in values) else "train",
             attempt=self.sessions.attempt,
             at_seconds=step.at,
             unreadable=step.unreadable,
         )
         return self.tell(event, session.id, step.mark)
+
+    def _bounded(self, values: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the values without new metrics once the run has very many: a name with a number in it is for ever new."""
+        known = self.state.index.rows if self.state.index is not None else {}
+        if len(known) + len(values) <= KEYS_A_RUN:
+            return values
+        kept = {key: value for key, value in values.items() if key in known}
+        if len(kept) < len(values):
+            self.remarks["too_many_metrics"] = f"the run has {len(known)} metrics; further ones are left out"
+        return kept
 
     def greet(self, session: str, started: Started, now: float) -> None:
         """A trainer process introduces itself: its settings are in force from now on."""
@@ -133,20 +144,8 @@ class RunWatch:
 
     def announced(self, incident: str, change: str) -> None:
         """An alert went out; it is not sent again after a restart."""
-        if (incident, change) in self.owed:
+        if self.announcements.pay(incident, change):
             self.keeper.append(ANNOUNCED, {"incident": incident, "change": change})
-            self._tick_off(incident, change)
-
-    def _tick_off(self, incident: str, change: str) -> None:
-        self.owed.pop((incident, change), None)
-        if change == "evidence":
-            self.explained.add(incident)
-
-    def _worth_saying(self, effect: IncidentChanged) -> bool:
-        """Return whether people hear of a change: opened, closed, and once what the dump showed."""
-        if effect.change == "evidence":
-            return effect.incident.triage is not None and effect.incident.id not in self.explained
-        return effect.change != "grew"
 
     def _reread(self, payload: Mapping[str, Any]) -> None:
         """Let the baseline be read anew where it is not at hand: perhaps it can be read now."""
@@ -189,8 +188,7 @@ class RunWatch:
         for effect in effects:
             if isinstance(effect, IncidentChanged):
                 self.incidents[effect.incident.id] = effect.incident
-                if self._worth_saying(effect):
-                    self.owed[(effect.incident.id, effect.change)] = None
+                self.announcements.note(effect)
             elif isinstance(effect, AskTriage):
                 self.asked[effect.capture] = effect
             elif isinstance(effect, Warned):
@@ -227,8 +225,7 @@ class RunWatch:
                 "remarks": self.remarks,
                 "incidents": [entries.plain(incident) for incident in self.incidents.values()],
                 "asked": [entries.plain(ask) for ask in self.asked.values()],
-                "owed": [list(owed) for owed in self.owed],
-                "explained": sorted(self.explained),
+                "announcements": self.announcements.to_plain(),
                 "finished": self.finished,
             }
         )
@@ -256,7 +253,7 @@ class RunWatch:
             elif entry.kind == entries.SESSION:
                 self._rewelcome(entry.payload)
             elif entry.kind == ANNOUNCED:
-                self._tick_off(str(entry.payload["incident"]), str(entry.payload["change"]))
+                self.announcements.pay(str(entry.payload["incident"]), str(entry.payload["change"]))
             else:
                 self._refold(entry.kind, entry.payload)
         except Exception as error:  # noqa: BLE001  # one entry must not keep the daemon from coming back
@@ -268,8 +265,7 @@ class RunWatch:
         found = (entries.incident(document) for document in plain["incidents"])
         self.incidents = {incident.id: incident for incident in found if incident is not None}
         self.finished = plain["finished"]
-        self.owed = {(str(incident), str(change)): None for incident, change in plain["owed"]}
-        self.explained = set(plain["explained"])
+        self.announcements = Announcements.from_plain(plain["announcements"])
         self.sessions = Sessions.from_plain(plain["sessions"])
         self.asked = {ask.capture: ask for ask in map(entries.ask, plain["asked"]) if ask is not None}
         try:

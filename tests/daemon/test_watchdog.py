@@ -298,6 +298,20 @@ def test_a_snapshot_that_makes_no_sense_does_not_keep_the_daemon_away(world):
     assert trainer.step(4)["step"] == 4
 
 
+def test_metrics_that_are_for_ever_new_are_bounded(world):
+    """A name with a number in it: memory is bounded, it is said, and the known metrics are judged on."""
+    trainer = world.trainer()
+    for step in range(1, 5):
+        record = trainer.step_record(step)
+        record["values"] |= {f"new/{step}/{number}": 1.0 for number in range(2500)}
+        trainer.send(record)
+
+    assert "too_many_metrics" in codes(world)
+    assert len(shown(world).metrics) < 6000
+    trainer.steps(5, 7)
+    assert len(trainer.step(8, **BAD)["orders"]) == 1
+
+
 def test_hostile_names_make_no_path(world):
     """A run named like a path stays inside the home folder."""
     name = "../../../etc/passwd\n\x00'\"<script>" + "x" * 10_000

@@ -6,11 +6,13 @@ import math
 import os
 import pty
 import select
+import shutil
 import signal
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -401,3 +403,40 @@ def test_without_a_cluster_the_daemon_is_absent(tmp_path):
 
     assert done.returncode == 1
     assert json.loads(done.stdout)["daemon"] == "absent"
+
+
+def test_up_starts_a_cluster_where_there_is_none(tmp_path):
+    """It outlives the command, is found by the next one, and is not started twice."""
+    folder = Path(tempfile.mkdtemp(prefix="sup-", dir="/tmp"))  # short: Ray puts sockets below it
+    environment = clean_environment() | {"HOME": str(tmp_path), "RAY_TMPDIR": str(folder)}
+    # Other clusters of this machine are not looked at.
+    code = (
+        "import sys; from sentinel.cli import cluster, main; cluster.gcs_addresses = set; sys.exit(main(sys.argv[1:]))"
+    )
+
+    def sentinel(*words):
+        return subprocess.run(
+            [sys.executable, "-c", code, *words, "--json"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            timeout=150,
+        )
+
+    try:
+        first, second = sentinel("up", "--timeout", "90"), sentinel("up")
+        assert first.returncode == 0, first.stderr
+        assert "starting one on this machine" in first.stderr
+        assert json.loads(first.stdout)["home"] == str(tmp_path / ".sentinel")
+        assert "starting one" not in second.stderr
+        assert json.loads(second.stdout)["pid"] == json.loads(first.stdout)["pid"]
+        assert json.loads(sentinel("down").stdout)["daemon"] == "absent"
+    finally:
+        ours = [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or ())]
+        for process in ours:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(ours, timeout=30)
+        shutil.rmtree(folder, ignore_errors=True)
