@@ -108,7 +108,7 @@ def test_an_empty_file_is_not_an_unknown_one(tmp_path):
 @pytest.mark.parametrize(
     ("data", "code", "says"),
     [
-        (gzip.compress(STEP.encode()), "unsupported_container", "gzip"),
+        (gzip.compress(STEP.encode(), mtime=0), "unsupported_container", "gzip"),
         (b"PK\x03\x04" + b"\0" * 100, "unsupported_container", "zip"),
         (STEP.encode("utf-16"), "unsupported_container", "UTF-16"),
         (json.dumps({"cells": [STEP], "nbformat": 4}).encode(), "unsupported_container", "notebook"),
