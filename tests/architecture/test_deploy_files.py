@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of deploy/ are accepted by the tools that read them, and agree with each other and with Sentinel."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -206,24 +207,25 @@ def test_the_rules_that_the_operator_hands_on_are_accepted(need, tmp_path):
 @pytest.mark.live
 @pytest.mark.timeout(600)
 def test_sentinel_installs_from_a_bundle_with_the_index_off(tmp_path):
-    """As on a cluster without internet: a new environment, no index, and the command line answers."""
-    bundle, place = tmp_path / "wheels", tmp_path / "venv"
-    made = run("bash", DEPLOY / "wheel_bundle.sh", bundle, env={**environment(), "PYTHON": sys.executable})
+    """As in an image without internet: a new environment, no index, the image's own script; the command line answers."""
+    image, place = tmp_path / "image", tmp_path / "venv"
+    made = run("bash", DEPLOY / "wheel_bundle.sh", image / "wheels", env=environment() | {"PYTHON": sys.executable})
     assert made.returncode == 0, made.stderr[-2000:]
+    shutil.copytree(DEPLOY / "container", image / "deploy/container")
+    shutil.copy(ROOT / "constraints.txt", image)
     run(sys.executable, "-m", "venv", place)
-    options = ("--no-index", "--find-links", bundle, "--quiet", "--disable-pip-version-check")
-    done = run(place / "bin/python", "-m", "pip", "install", *options, "verl-sentinel", env=environment())
-    assert done.returncode == 0, done.stderr[-2000:]
+    inside = environment() | {"PATH": f"{place / 'bin'}:/usr/bin:/bin", "PIP_INDEX_URL": "http://127.0.0.1:9/"}
+    done = run("bash", "deploy/container/install.sh", cwd=image, env=inside)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
 
-    said = run(place / "bin/sentinel", "--version", env=environment(), cwd=tmp_path)
-    read = run(place / "bin/sentinel", "replay", "--help", env=environment(), cwd=tmp_path)
-    sums = run("sha256sum", "--check", "--quiet", "SHA256SUMS", cwd=bundle)
+    options = ("--dry-run", "--ignore-installed", "--no-index", "--find-links", "wheels", "--quiet")
+    by_hand = run(place / "bin/python", "-m", "pip", "install", *options, "verl-sentinel", cwd=image, env=inside)
+    read = run(place / "bin/sentinel", "replay", "--help", cwd=tmp_path, env=inside)
+    sums = run("sha256sum", "--check", "--quiet", "SHA256SUMS", cwd=image / "wheels")
     shutil.rmtree(place)
-    assert (said.returncode, read.returncode, sums.returncode) == (0, 0, 0), said.stderr + read.stderr + sums.stderr
-    assert re.search(r"\d+\.\d+", said.stdout)
+    assert (by_hand.returncode, read.returncode, sums.returncode) == (0, 0, 0), by_hand.stderr + read.stderr
+    assert re.search(r"^sentinel \d+\.\d+|^\d+\.\d+", done.stdout.splitlines()[-1])
 
 
 def environment():
-    import os
-
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
