@@ -72,7 +72,10 @@ class Answers:
             "home": str(self._watchdog.home),
             "started_at": self._watchdog.started_at,
             "restarts": self._house.restarts,
-            "remarks": [f"{code}: {text}" for code, text in self._house.remarks.items()],
+            "remarks": [
+                *(f"{code}: {text}" for code, text in self._house.remarks.items()),
+                *(f"left_out: run {run}: {why}" for run, why in self._watchdog.left_out.items()),
+            ],
             "faults": list(self._watchdog.deeds.faults),
         }
 

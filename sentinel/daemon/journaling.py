@@ -36,6 +36,11 @@ class Keeper:
         self._bridged = 0
         self._open()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether entries are kept at all."""
+        return self._journal is not None
+
     def take(self) -> tuple[Kept, ...]:
         """Return, once, what the journal held when it was opened: a snapshot, if any, then the entries after it."""
         kept, self._kept = self._kept, ()

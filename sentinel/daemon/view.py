@@ -73,7 +73,9 @@ class DaemonView:
             verdict_buckets=watchdog.verdicts.buckets(),
             verdict_seconds=watchdog.verdicts.seconds,
             journal_unwritable=frozenset(
-                run.run for run in watchdog.runs() if any(w.startswith("journal_unwritten") for w in run.warnings)
+                run.run
+                for run in watchdog.runs()
+                if any(w.startswith(("journal_unwritten", "journal_closed")) for w in run.warnings)
             ),
             warnings=tuple(self._house.remarks),
         )

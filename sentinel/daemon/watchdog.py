@@ -65,6 +65,8 @@ class Watchdog:
         self._bound: dict[tuple[str, str], str] = {}
         """(name that the trainer uses, its session) -> name that the run is watched under."""
         self._shown: Mapping[str, RunSnapshot] = {}
+        self.left_out: dict[str, str] = {}
+        """Run -> why its journal was not taken up."""
         self.deeds = deeds.Deeds(self)
         self._restore(only)
 
@@ -157,19 +159,28 @@ class Watchdog:
         with self._lock:
             for run in journalled_runs(self.home):
                 if only in (None, run):
-                    watch = self._open(run)
-                    self.deeds.resume(watch)
-                    self._show(watch)
+                    self._restore_one(run)
 
-    def _open(self, run: str) -> RunWatch:
-        watch = self._watches[run] = RunWatch(run, self._planner, Keeper(self.home, run), self.clock())
+    def _restore_one(self, run: str) -> None:
+        keeper = Keeper(self.home, run)
+        if not keeper.is_open:
+            # Another daemon has it, in another cluster with the same home folder: it is that one's to show.
+            self.left_out[run] = "; ".join(keeper.remarks.values())
+            return
+        watch = self._open(run, keeper)
+        self.deeds.resume(watch)
+        self._show(watch)
+
+    def _open(self, run: str, keeper: Keeper) -> RunWatch:
+        self.left_out.pop(run, None)
+        watch = self._watches[run] = RunWatch(run, self._planner, keeper, self.clock())
         return watch
 
     def _watch_of(self, run: str, session: str, now: float) -> RunWatch:
         """Return the watch that a trainer process reports to, opening one where there is none."""
         names = [self._bound.get((run, session), run), *(f"{run}~{number}" for number in range(2, _NAMES_TRIED))]
         for name in names:
-            watch = self._watches.get(name) or self._open(name)
+            watch = self._watches.get(name) or self._open(name, Keeper(self.home, name))
             if watch.sessions.free_for(session, now, self._alive):
                 break
         if name != run:

@@ -596,9 +596,12 @@ def test_a_journal_that_another_daemon_writes_is_said(world):
     other = World.__new__(World)
     other.__dict__.update(world.__dict__)
     other.start()
+    assert other.watchdog.runs() == ()
+    assert "another daemon" in other.watchdog.left_out["r"]
     trainer = other.trainer()
     trainer.step(2)
 
+    assert other.watchdog.left_out == {}
     assert "journal_closed" in codes(other)
     assert trainer.reply["step"] == 2
     other.stop()
