@@ -45,8 +45,9 @@ class Deeds:
             if isinstance(effect, AskTriage):
                 self._ask(watch, effect)
             elif isinstance(effect, IncidentChanged):
-                self._write(watch, effect.incident.id)
+                # First the alert: people wait for it; the page shows the incident from memory meanwhile.
                 self._announce(watch, effect.incident.id, effect.change)
+                self._write(watch, effect.incident.id)
 
     def resume(self, watch: RunWatch) -> None:
         """After a restart: ask again for what was not answered before."""
