@@ -40,8 +40,8 @@ IDENTICAL_REL = 5e-5
 IDENTICAL_ABS = 1e-5
 """Tolerance where the twins were bit-identical in everything: rounding, amplified by a few updates (fp32 replays on one machine
 part by 1e-7 at first)."""
-GROWTH = 0.1
-"""Growth of the catalogue's and of the documented tolerances a step, without twins to learn it from."""
+GROWTH, STRICT_GROWTH = 0.25, 0.1
+"""Growth of the catalogue's tolerances, and of the documented ones of bit-identical replays, a step: without twins it cannot be learned."""
 NOT_POSITIVE = 50.0
 """Deviation in logarithms of a value that cannot have one."""
 
@@ -165,7 +165,8 @@ def _without_twins(index: SeriesIndex, expected: Floats, log: Bools, *, identica
         absolute = np.where(log, IDENTICAL_REL, IDENTICAL_REL * base + IDENTICAL_ABS * index.natural)
     else:
         absolute = np.where(log, index.rel + index.abs / np.where(base > 0, base, 1.0), index.abs + index.rel * base)
-    return np.asarray(absolute * (1.0 + GROWTH * np.arange(len(base)))[:, None], dtype=np.float64)
+    growth = STRICT_GROWTH if identical else GROWTH
+    return np.asarray(absolute * (1.0 + growth * np.arange(len(base)))[:, None], dtype=np.float64)
 
 
 def _from_twins(deviations: Floats, window: int = 1) -> Floats:
