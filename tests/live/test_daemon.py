@@ -344,6 +344,23 @@ def test_an_address_that_answers_nothing_is_unreachable_within_the_deadline(plac
     assert time.monotonic() - begin < 20
 
 
+def test_attach_tells_the_daemon_of_the_cluster(place, driver):
+    """A log is followed from outside; the daemon judges it, and goes on knowing what it found."""
+    log = place.folder / "run.jsonl"
+    with log.open("w") as file:
+        for step in range(1, 13):
+            data = metrics(step) | ({"actor/grad_norm": None} if step == 8 else {})
+            file.write(json.dumps({"step": step, "data": data}) + "\n")
+    words = ("attach", str(log), "--run", "by-log", "--baseline", str(place.folder / "golden.jsonl"))
+    (incident,) = place.json(*words, code=1)["incidents"]
+
+    assert (incident["opened_at_step"], incident["capture"]) == (8, None)
+    assert incident["receipt"]["outcome"] == "refused"
+    assert driver.ask("query", "incidents", {"run": "by-log"})["incidents"][0]["id"] == "by-log:1"
+    (row,) = driver.ask("query", "status", {"run": "by-log"})["runs"]
+    assert (row["state"], row["last_step"]) == ("finished", 12)
+
+
 def test_top_is_a_live_view_that_needs_a_terminal(place, driver):
     """In a pseudo-terminal it shows the run and ends with Ctrl-C; without one it says what to use."""
     driver.introduce("on-top", place, session="on-top")
