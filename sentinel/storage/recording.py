@@ -150,6 +150,9 @@ def _count(tally: _Tally, record: dict[str, Any]) -> None:
             tally.attempts.append({})
         tally.started.append(record)
         tally.ended = False
+    elif kind == "facts" and isinstance(record.get("facts"), dict) and tally.started:
+        # What the run and its workers said later, once they were asked.
+        tally.started[-1]["facts"] |= record["facts"]
     elif kind == "step":
         _count_step(tally, record)
     elif kind == "receipt" and isinstance(record.get("receipt"), dict):

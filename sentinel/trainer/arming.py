@@ -113,7 +113,7 @@ def arm(actor: Any, plan: dict[str, Any]) -> dict[str, Any]:
         `{"rank", "armed": [stage...], "absent": [stage...], "error": text}`.
     """
     disarm(actor)
-    answer: dict[str, Any] = {"rank": _rank(actor), "armed": [], "absent": [], "error": ""}
+    answer: dict[str, Any] = {"rank": rank_of(actor), "armed": [], "absent": [], "error": ""}
     wanted = frozenset(plan["stages"])
     targets = [
         target
@@ -152,10 +152,11 @@ def disarm(actor: Any) -> dict[str, Any]:
             attempt(functools.partial(delattr, holder, method))
         else:
             setattr(holder, method, before)
-    return {"rank": _rank(actor), "pid": os.getpid(), **probe.close()}
+    return {"rank": rank_of(actor), "pid": os.getpid(), **probe.close()}
 
 
-def _rank(actor: Any) -> int:
+def rank_of(actor: Any) -> int:
+    """The rank of this process, as its worker or the environment says."""
     for holder in _holders(actor):
         rank = getattr(holder, "rank", None)
         if isinstance(rank, int):

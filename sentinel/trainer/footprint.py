@@ -86,7 +86,11 @@ class ProcessFootprint:
         for table, before in self._optimizer_hooks:
             for key in [key for key in table if key not in before]:
                 del table[key]
-        if self._tensorflow is _MISSING and getattr(sys.modules.get("tensorflow"), "__file__", None) is None:
+        stub = sys.modules.get("tensorflow")
+        # TensorBoard's stub, under its own name or without a file; the real library may have come in the meantime.
+        if self._tensorflow is _MISSING and (
+            getattr(stub, "__file__", None) is None or "tensorflow_stub" in getattr(stub, "__name__", "")
+        ):
             sys.modules.pop("tensorflow", None)
 
 

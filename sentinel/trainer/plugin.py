@@ -2,8 +2,9 @@
 """The entry point that verl imports in each of its processes (group `verl.plugins`, or VERL_USE_EXTERNAL_MODULES).
 
 Importing it does nothing unless a run is named: SENTINEL_RUN, a `run:` line in the file of SENTINEL_CONFIG, or
-SENTINEL_RECORD. SENTINEL_DISABLED=1 switches everything off. It is imported in the middle of `import verl`, so it
-imports no verl module and patches after `verl.utils.tracking` was executed.
+SENTINEL_RECORD. SENTINEL_SEED_ALL=1 seeds the workers, named run or not. SENTINEL_DISABLED=1 switches everything off.
+It is imported in the middle of `import verl`, so it imports no verl module and patches after `verl.utils.tracking` was
+executed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sentinel.trainer.fuse import Fuse, log
 from sentinel.trainer.link import DaemonLink
 from sentinel.trainer.orders import Order
 from sentinel.trainer.recording import RecordingFile
+from sentinel.trainer.seeding import SEEDING
 from sentinel.trainer.session import Outlets, Session
 
 _RUN_LINE = re.compile(r"^run:[ \t]*[\"']?([^\"'#\n]+?)[\"']?[ \t]*(?:#.*)?$", re.MULTILINE)
@@ -99,6 +101,7 @@ class Plugin:
         self._fuse = Fuse("plugin", allowed=1)
         if environment.get("SENTINEL_DISABLED", "") not in ("", "0"):
             return
+        self._fuse.run(functools.partial(SEEDING.prepare, environment, self.finder), None)
         self._want = self._fuse.run(functools.partial(wanted, environment), None)
         if self._want is not None and self._want.anything:
             self.finder.watch("verl.utils.tracking", self._hook)

@@ -6,11 +6,12 @@ Calls are queued on each worker before the stage calls of the step; an actor run
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sentinel.trainer import arming
+from sentinel.trainer.fuse import attempt
 from sentinel.trainer.orders import Order
 
 _GROUPS = ("actor_rollout_wg", "ref_policy_wg", "critic_wg", "rm_wg")
@@ -67,6 +68,20 @@ def arm(trainer: Any, orders: list[Order], step: int, root: str, min_free_bytes:
 def disarm(armed: Armed) -> None:
     """Queue the disarming; the answers are collected elsewhere."""
     armed.disarm_calls = [worker.__ray_call__.remote(arming.disarm) for worker in armed.workers]
+
+
+def ask(trainer: Any, question: Callable[[Any], dict[str, Any]], timeout_seconds: float) -> list[dict[str, Any]]:
+    """Put one question to every worker and return the answers that came. On a background thread only."""
+    workers = workers_of(trainer)
+    if not workers:
+        return []
+    import ray
+
+    answers: list[dict[str, Any]] = []
+    for call in [worker.__ray_call__.remote(question) for worker in workers]:
+        # A worker that does not answer says nothing: unknown, not absent.
+        attempt(lambda call=call: answers.append(ray.get(call, timeout=timeout_seconds)))  # type: ignore[misc]
+    return answers
 
 
 def _ranked(trainer: Any) -> Iterable[tuple[int, Any]]:

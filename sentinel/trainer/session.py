@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentinel.trainer import reach
+from sentinel.trainer.describing import describe_run
 from sentinel.trainer.emitter import Emitter
 from sentinel.trainer.fuse import Fuse
 from sentinel.trainer.orders import Order, OrderBook
@@ -76,6 +77,10 @@ class Session:
         """Say who is training. Call before the first step."""
         self._introduction = {"t": "start", "at": time.time(), "run": self.run, "facts": dict(facts), "config": config}
         self._put(self._introduction)
+
+    def describe(self, trainer: Any) -> None:
+        """Say what this run computes with, and each of its workers; on a thread of its own, once they answered."""
+        threading.Thread(target=self._describe, args=(trainer,), name="sentinel-facts", daemon=True).start()
 
     def schedule(self, orders: Iterable[Order]) -> None:
         """Take in orders that no daemon gave, such as a recording's default schedule."""
@@ -147,6 +152,12 @@ class Session:
         threading.Thread(target=self._collect, args=(armed,), name="sentinel-collect", daemon=True).start()
 
     # ------------------------------------------------------------------ background threads
+
+    def _describe(self, trainer: Any) -> None:
+        def emit(facts: dict[str, Any]) -> None:
+            self._put({"t": "facts", "at": time.time(), "facts": facts})
+
+        self.metrics.run(functools.partial(describe_run, trainer, emit), None)
 
     def _collect(self, armed: list[reach.Armed]) -> None:
         self.capture.run(functools.partial(self._collect_all, armed), None)

@@ -37,6 +37,7 @@ def test_the_plugin_brings_in_the_standard_library_and_nothing_else():
             "after_import",
             "backward",
             "arming",
+            "describing",
             "driver",
             "emitter",
             "footprint",
@@ -48,6 +49,7 @@ def test_the_plugin_brings_in_the_standard_library_and_nothing_else():
             "reach",
             "receipts",
             "recording",
+            "seeding",
             "session",
             "values",
         )
