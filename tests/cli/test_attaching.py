@@ -124,7 +124,11 @@ def test_the_settings_of_a_file_hold(capsys, place):
 def test_following_goes_on_until_it_is_interrupted(place):
     """Steps that come later are judged; the incident is said when it happens; Ctrl-C ends it with what was found."""
     write_log(place / "run.jsonl", 1, 3)
-    code = "import sys; from sentinel.cli import cluster, main; cluster.find_address = lambda given: None; sys.exit(main(sys.argv[1:]))"
+    code = (
+        # A test run in the background of a shell ignores Ctrl-C, and so would its children.
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from sentinel.cli import cluster, main; cluster.find_address = lambda given: None; sys.exit(main(sys.argv[1:]))"
+    )
     words = ["attach", str(place / "run.jsonl"), "--run", "r", "--baseline", str(place / "golden.jsonl"), "--follow"]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words, "--json"],

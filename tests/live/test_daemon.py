@@ -375,6 +375,8 @@ def test_top_is_a_live_view_that_needs_a_terminal(place, driver):
         stdout=slave,
         stderr=slave,
         cwd=ROOT,
+        # A test run in the background of a shell ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(slave)
     seen = b""
