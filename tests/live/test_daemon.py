@@ -376,7 +376,7 @@ def test_top_is_a_live_view_that_needs_a_terminal(place, driver):
         stderr=slave,
         cwd=ROOT,
         # A test run in the background of a shell ignores Ctrl-C, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # one call, before exec
     )
     os.close(slave)
     seen = b""
