@@ -37,6 +37,8 @@ class Detector(Protocol[S]):
 def strongest(rows: Bools, score: Floats, most: int = MOST) -> list[int]:
     """The rows that are set, by falling score, at most `most`."""
     where = np.flatnonzero(rows)
+    if not where.size:
+        return []
     order = np.argsort(-np.nan_to_num(score[where], nan=0.0, posinf=1e300), kind="stable")
     return [int(row) for row in where[order][:most]]
 

@@ -45,16 +45,16 @@ class LimitDetector:
         index, values = frame.index, frame.values
         lately = grown(state.lately, len(values), np.inf)
         distance, limit = _distance(look)
-        out = np.nan_to_num(distance, nan=0.0) > 1.0
+        size = np.where(np.isfinite(values), np.abs(values), 0.0)
+        out = distance > 1.0  # NaN is not
         alarms = out & ((lately <= 2.0) | ((distance > AT_ONCE) & ~index.heavy))
-        absurd = np.abs(np.nan_to_num(values)) > index.absurd
-        first = np.abs(np.nan_to_num(values)) > np.where(np.isnan(index.first), np.inf, index.first)
-        first &= (frame.step == 1) & ~np.isfinite(look.expected)
         found = [
             _inconsistent(look, row, float(limit[row]), float(distance[row])) for row in strongest(alarms, distance)
         ]
-        found += [_absurd(look, row) for row in strongest(absurd, np.abs(np.nan_to_num(values)))]
-        found += [_not_equal_at_first(look, row) for row in strongest(first, np.abs(np.nan_to_num(values)))]
+        found += [_absurd(look, row) for row in strongest(size > index.absurd, size)]
+        if frame.step == 1:
+            unequal = (size > index.first) & ~np.isfinite(look.expected)
+            found += [_not_equal_at_first(look, row) for row in strongest(unequal, size)]
         return LimitState(frozen(np.where(out, 1.0, lately + 1.0))), tuple(found)
 
 
