@@ -15,7 +15,7 @@ from sentinel.cli import cluster, output
 from sentinel.daemon.house import House
 from sentinel.daemon.report_files import replace
 from sentinel.errors import DaemonError, SettingsError, UnreadableLog
-from sentinel.settings import Settings, load
+from sentinel.settings import Settings, load, parse
 from sentinel.sources import Follower, follow
 from sentinel.storage.run_folders import run_slug
 
@@ -219,7 +219,8 @@ def _settings(args: argparse.Namespace) -> tuple[str, str | None, Settings]:
         if not baseline.exists():
             raise SettingsError(f"--baseline {baseline}: no such file")
         mapping["baseline"] = str(baseline)
-    return yaml.safe_dump(mapping), path, Settings.from_mapping(mapping)
+    text = yaml.safe_dump(mapping)
+    return text, path, parse(text, path or "settings")
 
 
 def _listener(args: argparse.Namespace, text: str, path: str | None) -> Listener:

@@ -117,6 +117,7 @@ def test_the_settings_of_a_file_hold(capsys, place):
 
     assert code == 0
     assert (place / "elsewhere" / "journal").is_dir()
+    assert (place / "elsewhere" / "attached").is_dir()
     assert not (place / ".sentinel").exists()
 
 
