@@ -187,7 +187,7 @@ def one_run() -> dashboard.Dashboard:
             "Largest deviation in each stage, in tolerances, in the order of names. The first stage to turn red is the suspect.",
             over_time(f"run_stage:sentinel_metric_deviation_ratio:max{run}", "{{stage}}"),
             TOLERANCES,
-            h=9,
+            h=7,
         ),
         listing(
             "Open incidents",

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What containers and systemd run: a cluster with the daemon in it, in the foreground; and the node that the daemon goes to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sentinel.demo.cluster import clean_environment
+from tests.support.monitoring import free_port
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+ROOT = Path(__file__).parents[2]
+
+
+def environment(folder):
+    """Nothing of other clusters; Ray's files in a folder of ours, with a short name as its sockets want."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    own = {"HOME": str(folder), "PATH": path, "PYTHONPATH": str(ROOT), "RAY_TMPDIR": str(folder)}
+    return {**clean_environment(), **own, "RAY_PORT": str(port_below_rays_workers())}
+
+
+def port_below_rays_workers():
+    while 10002 <= (port := free_port()) <= 19999:
+        pass
+    return port
+
+
+@pytest.fixture
+def short(tmp_path_factory):
+    """A folder with a short name, and an end of every process that was started in it."""
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="sn", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_daemon_is_served_in_the_foreground_and_a_signal_ends_it_all(short):
+    http = port_below_rays_workers()
+    settings = short / "sentinel.yaml"
+    settings.write_text(f"home: {short / 'home'}\nhttp: {{port: {http}}}\n")
+    script = subprocess.Popen(
+        ["bash", str(ROOT / "deploy/container/serve.sh"), str(settings)],
+        env=environment(short),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    below = []
+    try:
+        end = time.monotonic() + 150
+        while not healthy(http):
+            assert script.poll() is None, script.stdout.read()
+            assert time.monotonic() < end
+            time.sleep(0.5)
+        below = psutil.Process(script.pid).children(recursive=True)
+        assert below
+
+        script.send_signal(signal.SIGTERM)
+        assert script.wait(60) == 0
+        _, left = psutil.wait_procs(below, timeout=30)
+        assert left == []
+        assert not healthy(http)
+    finally:
+        for process in below:
+            if process.is_running():
+                process.kill()
+        if script.poll() is None:
+            os.killpg(script.pid, signal.SIGKILL)
+        script.stdout.close()
+        script.wait(30)
+
+
+def healthy(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/healthy", timeout=2) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(("resources", "expected"), [({"sentinel": 1}, 1.0), ({}, 0)])
+def test_the_daemon_goes_to_the_node_that_is_meant_for_it(short, resources, expected):
+    """Service and NetworkPolicy then have a place to point at; without such a node it is anywhere."""
+    command = [sys.executable, str(ROOT / "tests/support/two_nodes.py"), json.dumps(resources), str(short / "home")]
+    done = subprocess.run(command, env=environment(short), capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    assert json.loads(done.stdout.splitlines()[-1]) == {"resource_of_its_node": expected, "nodes": 2}
