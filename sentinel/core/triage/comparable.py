@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentinel.core.triage.deviation import PRECISION_BITS, Deviations
+from sentinel.core.triage.forest import Forest, Node
 from sentinel.core.triage.pairing import RowPair
-from sentinel.core.triage.walk import Forest, Node
 
 # A weight that stands this far out of the others' deviation did not get there by their common updates.
 OUTLIER = 12.0

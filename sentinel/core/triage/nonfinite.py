@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from sentinel.core.triage.forest import Forest, Node, grow
 from sentinel.core.triage.outline import outline
 from sentinel.core.triage.pairing import pair_up
 from sentinel.core.triage.tell import blamed_module, module_of, statistics_of
-from sentinel.core.triage.walk import NOTHING, Fault, Forest, Level, Node, Walk, grow
+from sentinel.core.triage.walk import NOTHING, Fault, Level, Walk
 from sentinel.records import STAGES, Divergence, LayerStat, Triage
 
 # What a mask is filled with: the least number of the dtype, or near it.

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from sentinel.core.triage.comparable import Weights
-from sentinel.core.triage.walk import Fault, Forest, Node
+from sentinel.core.triage.forest import Forest, Node
+from sentinel.core.triage.walk import Fault
 from sentinel.records import Divergence, LayerStat
 
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 
 from sentinel.core.triage.comparable import Weights, judge_rows, judge_weights
 from sentinel.core.triage.deviation import Deviations, deviations
+from sentinel.core.triage.forest import Forest, grow
+from sentinel.core.triage.judging import Deviating, background
 from sentinel.core.triage.outline import Entry, outline
 from sentinel.core.triage.pairing import Pairing, pair_up, renaming
+from sentinel.core.triage.structure import structure
 from sentinel.core.triage.tell import divergence_of_fault, divergence_of_weights
 from sentinel.core.triage.tolerance import Tolerance, learn
-from sentinel.core.triage.walk import Deviating, Fault, Forest, Walk, background, grow
+from sentinel.core.triage.walk import Fault, Walk
 from sentinel.records import STAGES, Comparable, Divergence, LayerStat, Triage
 
 Stats = Sequence[LayerStat]
@@ -159,7 +162,7 @@ def _judge(
         tuple(told[1:4]),
         compared,
         pairing,
-        _structure(pairing),
+        structure(pairing),
     )
 
 
@@ -189,36 +192,6 @@ def _by_owner(faults: Sequence[Fault]) -> list[Fault]:
             seen.add(blamed)
             kept.append(fault)
     return kept
-
-
-def _structure(pairing: Pairing) -> str:
-    """Modules that one side ran and the other did not, beyond what a recomputation or a skipped end explains."""
-    mine = _lone_modules(pairing.only_in_target, {pair.target.module for pair in pairing.pairs})
-    theirs = _lone_modules(pairing.only_in_golden, {pair.golden.module for pair in pairing.pairs})
-    parts = []
-    if len(theirs) > 2:
-        parts.append(f"{len(theirs)} modules ran in the golden dump only, first {theirs[0]}")
-    if len(mine) > 2:
-        parts.append(f"{len(mine)} modules ran in the target only, first {mine[0]}")
-    paired = {pair.target.module for pair in pairing.pairs}
-    for side, entries in (("target", pairing.only_in_target), ("golden dump", pairing.only_in_golden)):
-        calls = [entry for entry in entries if _is_lost_call(entry, paired)]
-        if len(calls) > 2:
-            parts.append(
-                f"{len(calls)} calls stand in the {side} only, first {calls[0].name}: cut off, or not the same work"
-            )
-    return "; ".join(parts)
-
-
-def _is_lost_call(entry: Entry, paired: set[str]) -> bool:
-    """Whether a call should have a partner: its module has others, and it is neither a second run nor an expert's."""
-    known = entry.module in paired and ".experts" not in entry.module
-    return known and not entry.operation and entry.kind in {"forward", "backward"}
-
-
-def _lone_modules(entries: Sequence[Entry], paired: set[str]) -> list[str]:
-    found = dict.fromkeys(entry.module for entry in entries if entry.kind == "forward" and not entry.operation)
-    return [module for module in found if module not in paired]
 
 
 def _summary(verdicts: list[RankVerdict], step: bool | None, target_step: int | None, notes: list[str]) -> Triage:
