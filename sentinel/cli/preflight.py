@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sentinel.core.checklist import CheckResult, Mending
+    from sentinel.sources.fingerprint import Parts
 
 _STYLES = {"pass": "green", "fail": "bold red", "warn": "yellow", "unknown": "cyan"}
 _SCENARIOS = ("hccl", "lccl", "single")
@@ -57,7 +58,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_fingerprint(args: argparse.Namespace) -> int:
     """Record this side."""
     from sentinel.cli.progress import Progress
-    from sentinel.cli.sides import parts
     from sentinel.sources.fingerprint import take
 
     if args.output is None and not args.json:
@@ -70,6 +70,20 @@ def run_fingerprint(args: argparse.Namespace) -> int:
         output.note(f"fingerprint: {note}")
     output.emit(args, document, lambda console: _show_fingerprint(console, args.output, document))
     return OK
+
+
+def parts(args: argparse.Namespace) -> Parts:
+    """Return where the options say that the parts of this side lie."""
+    from sentinel.sources.fingerprint import Parts
+
+    return Parts(
+        model=args.model,
+        log=args.log,
+        launch=args.launch,
+        rollouts=args.rollouts,
+        quick=args.quick,
+        elsewhere=args.elsewhere,
+    )
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
@@ -108,6 +122,7 @@ def run_preflight(args: argparse.Namespace) -> int:
     from sentinel.cli import sides
     from sentinel.cli.progress import Progress
     from sentinel.core.checklist import ALIGNED, check_all, mending, verdict
+    from sentinel.daemon.alignment import load_rules
     from sentinel.settings import Settings, load
 
     config = args.config or os.environ.get("SENTINEL_CONFIG", "")
@@ -115,9 +130,9 @@ def run_preflight(args: argparse.Namespace) -> int:
     with Progress() as progress:
         progress.says("reading the baseline")
         golden = sides.baseline(args.baseline)
-        target = sides.recorded(args.target) if args.target is not None else sides.looked_at(args, progress.says)
+        target = sides.recorded(args.target) if args.target is not None else sides.looked_at(parts(args), progress.says)
         seen = sides.evidence(args, target, golden, home)
-        results = check_all(target.side, golden.side, sides.rules(), scenario=args.scenario, evidence=seen)
+        results = check_all(target.side, golden.side, load_rules(), scenario=args.scenario, evidence=seen)
     answer = verdict(results)
     document: dict[str, Any] = {
         "checks": [to_plain(result) for result in results],

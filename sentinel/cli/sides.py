@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import getpass
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentinel.core.checklist import Evidence, Rules, Side, comparable
+from sentinel.core.checklist import Evidence, Side, comparable
 from sentinel.daemon.references import load_reference
 from sentinel.errors import BaselineError, SentinelError
 from sentinel.sources import fingerprint
@@ -23,11 +21,6 @@ from sentinel.storage.bundle import is_bundle, open_bundle
 
 if TYPE_CHECKING:
     import argparse
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _REPLAYS = ("skip.rollout", "skip.rollout_tq", "skip.async_rollout")
 
@@ -42,12 +35,6 @@ class Known:
     """How many golden dumps it holds; None: it is no baseline with dumps."""
     named: bool | None = None
     """Whether its launch names a run that is watched; False: switched off; None: not known."""
-
-
-def rules() -> Rules:
-    """Return the rules that come with Sentinel."""
-    text = (resources.files("sentinel") / "data" / "checklist.toml").read_text(encoding="utf-8")
-    return Rules.from_mapping(tomllib.loads(text))
 
 
 def recorded(path: Path) -> Known:
@@ -79,31 +66,19 @@ def _order_in(path: Path) -> dict[int, Any] | None:
         return {int(step): entry for step, entry in order_facts(places[0]).items()} if places else None
 
 
-def looked_at(args: argparse.Namespace, says: Callable[[str], None]) -> Known:
+def looked_at(parts: fingerprint.Parts, says: Callable[[str], None]) -> Known:
     """Return the side that the command looks at itself: this machine, and the files that are named.
 
     Raises:
         SettingsError, UnreadableLog: a file cannot be read.
     """
-    document = fingerprint.take(parts(args), says)
+    document = fingerprint.take(parts, says)
     known = _side(document, "here")
     config = document.get("config", {})
     named: bool | None = True if config.get("named") or os.environ.get("SENTINEL_RUN") else None
     if config.get("disabled") or os.environ.get("SENTINEL_DISABLED", "") not in ("", "0"):
         named = False
     return replace(known, named=named)
-
-
-def parts(args: argparse.Namespace) -> fingerprint.Parts:
-    """Return what the options name."""
-    return fingerprint.Parts(
-        model=args.model,
-        log=args.log,
-        launch=args.launch,
-        rollouts=args.rollouts,
-        quick=args.quick,
-        elsewhere=args.elsewhere,
-    )
 
 
 def _side(document: dict[str, Any], where: str) -> Known:

@@ -81,7 +81,15 @@ class Said:
     text: str
 
 
-Record = Started | Stepped | Receipted | Health | Ended | Said
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """What the run and its workers compute with, as they say it themselves."""
+
+    at: float
+    facts: Mapping[str, Any]
+
+
+Record = Described | Started | Stepped | Receipted | Health | Ended | Said
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +150,10 @@ def _start(raw: Mapping[str, Any]) -> Started:
     )
 
 
+def _facts(raw: Mapping[str, Any]) -> Described:
+    return Described(at=_time(raw), facts={str(key)[:KEY_LENGTH]: value for key, value in raw["facts"].items()})
+
+
 def _receipt(raw: Mapping[str, Any]) -> Receipted:
     return Receipted(capture=str(raw["capture"]), at=_time(raw), receipt=receipt_from_plain(raw["receipt"]))
 
@@ -160,6 +172,7 @@ def _end(raw: Mapping[str, Any]) -> Ended:
 
 _READERS: Mapping[object, Callable[[Mapping[str, Any]], Record]] = {
     "start": _start,
+    "facts": _facts,
     "receipt": _receipt,
     "said": _said,
     "health": _health,

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from sentinel.core.engine import WatchState
     from sentinel.daemon.journaling import Keeper, Kept
     from sentinel.daemon.planning import Plan, Planner, Prepared
-    from sentinel.daemon.protocol import Started, Stepped
+    from sentinel.daemon.protocol import Described, Started, Stepped
     from sentinel.daemon.sessions import Session
-    from sentinel.records import Effect, Event, Incident, RunSnapshot
+    from sentinel.records import Effect, Event, Incident, RunSnapshot, WorkerSaid
 
 SNAPSHOT_VERSION = 1
 KEYS_A_RUN = 6000
@@ -59,6 +59,7 @@ class RunWatch:
         self.sessions = Sessions()
         self.facts: Mapping[str, Any] = {}
         self.trainer: dict[str, float] = {}
+        self._described: dict[str, Any] = {}
         self.remarks: dict[str, str] = {}
         """Code -> sentence: what the daemon itself has to say about this watch."""
         self.incidents: dict[str, Incident] = {}
@@ -141,6 +142,14 @@ class RunWatch:
             self.keeper.append(kind, payload)
         self._note(effects)
         return effects
+
+    def describe(self, record: Described) -> tuple[WorkerSaid, ...]:
+        """Return what is to be said of a run that told what it computes with."""
+        from sentinel.daemon.alignment import remarks
+
+        self._described |= record.facts
+        reference = self.prepared.reference
+        return remarks(self._described, reference.fingerprint if reference else None, record.at)
 
     def announced(self, incident: str, change: str) -> None:
         """An alert went out; it is not sent again after a restart."""

@@ -207,6 +207,9 @@ class Watchdog:
             effects = watch.tell(CaptureReported(record.capture, record.receipt, record.at), session)
         elif isinstance(record, protocol.Said):
             effects = watch.tell(WorkerSaid(record.code, record.text, record.at), session)
+        elif isinstance(record, protocol.Described):
+            for said in watch.describe(record):
+                effects += watch.tell(said, session)
         elif isinstance(record, protocol.Health):
             watch.trainer = dict(record.numbers)
         elif isinstance(record, protocol.Ended):

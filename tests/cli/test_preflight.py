@@ -7,8 +7,8 @@ from pprint import pformat
 import pytest
 
 from sentinel.cli import main
-from sentinel.cli.sides import rules
 from sentinel.core.checklist import CHECKS
+from sentinel.daemon.alignment import load_rules
 from tests.support.sides import changed, golden, target
 
 TASK = "\x1b[36m(TaskRunner pid=1)\x1b[0m "
@@ -257,7 +257,7 @@ def test_a_fingerprint_needs_a_place_to_go(capsys):
 
 
 def test_every_rule_says_why_and_from_where():
-    found = rules()
+    found = load_rules()
 
     for variable in found.variables:
         assert variable.why

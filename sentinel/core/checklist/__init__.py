@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sentinel.core.checklist import configuration, determinism, model, runs, versions
 from sentinel.core.checklist.mend import Mending, mending
-from sentinel.core.checklist.result import ALIGNED, INCOMPLETE, MISALIGNED, CheckResult, Difference, verdict
+from sentinel.core.checklist.result import ALIGNED, FAIL, INCOMPLETE, MISALIGNED, CheckResult, Difference, verdict
 from sentinel.core.checklist.rules import SCENARIOS, Rules
 from sentinel.core.checklist.runs import Evidence
 from sentinel.core.checklist.side import FORMAT, Process, Side, comparable, flatten
@@ -34,6 +34,7 @@ __all__ = [
     "comparable",
     "flatten",
     "mending",
+    "parted_workers",
     "verdict",
 ]
 
@@ -56,6 +57,14 @@ CHECKS = (
     "capture.armed",
     "capture.compared",
 )
+
+
+def parted_workers(side: Side, rules: Rules) -> tuple[Difference, ...]:
+    """Return what differs between the workers of one run: packages, and variables of determinism."""
+    if not side.workers_known:
+        return ()
+    names = (*rules.strict, *rules.close, *rules.close_where_both)
+    return (*versions.between_workers(side, names, FAIL), *determinism.parted(side, rules))
 
 
 def check_all(

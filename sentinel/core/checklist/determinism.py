@@ -83,6 +83,30 @@ def _variable(variable: Variable, processes: list[Process], *, certain: bool) ->
     ]
 
 
+def parted(side: Side, rules: Rules) -> list[Difference]:
+    """Return the variables that some workers of one run have otherwise than others."""
+    found = []
+    for variable in rules.variables:
+        places: dict[str, list[str]] = {}
+        for process in side.processes:
+            if process.variables is not None:
+                places.setdefault(process.variables.get(variable.name, "not set"), []).append(process.name)
+        if len(places) > 1:
+            said = "; ".join(f"{value} on {', '.join(names[:_RANKS])}" for value, names in sorted(places.items()))
+            fix = f"export {variable.name}={variable.value} on every node before Ray is started"
+            found.append(
+                Difference(
+                    what=variable.name,
+                    found=said,
+                    expected="one value on all ranks",
+                    why=variable.why,
+                    source=variable.source,
+                    fix=fix,
+                )
+            )
+    return found
+
+
 def seeds(target: Side, golden: Side, _rules: Rules) -> CheckResult:
     """`seed_all(mode=True)` ran on every rank, with one seed on both sides."""
     title = "seed_all(mode=True) ran on every rank"

@@ -15,7 +15,7 @@ from sentinel.core.checklist.side import Side
 def strict(target: Side, golden: Side, rules: Rules) -> CheckResult:
     """The two that must agree, verl and transformers: the same version, and where both commits are known the same commit."""
     differences = [d for name in rules.strict for d in _strict(name, target, golden, rules)]
-    differences += _between_workers(target, rules.strict, FAIL)
+    differences += between_workers(target, rules.strict, FAIL)
     return CheckResult(
         id="versions.strict",
         title="verl and transformers are the same",
@@ -43,7 +43,7 @@ def close(target: Side, golden: Side, rules: Rules) -> CheckResult:
             compared.append(name)
             one = _close(name, target, golden, rules)
             differences += [one] if one is not None and one.status != PASS else []
-    differences += _between_workers(target, (*rules.close, *rules.close_where_both), WARN)
+    differences += between_workers(target, (*rules.close, *rules.close_where_both), WARN)
     nothing = not any(name in target.versions and name in golden.versions for name in compared)
     return CheckResult(
         id="versions.close",
@@ -113,7 +113,7 @@ def _close(name: str, target: Side, golden: Side, rules: Rules) -> Difference | 
     return Difference(what=name, found=here, expected=there, status=WARN, why=why, fix=f"use {name} {there}")
 
 
-def _between_workers(side: Side, names: Iterable[str], status: str) -> list[Difference]:
+def between_workers(side: Side, names: Iterable[str], status: str) -> list[Difference]:
     """Return the packages that differ between the processes of one run."""
     found = []
     for name in names:

@@ -14,6 +14,9 @@ SLOW = 10.0
 """Usual step times without a step that count as silence."""
 NON_FINITE_CODES = frozenset({"worker_non_finite", "grad_norm_not_finite"})
 
+MISMATCH_CODE = "mismatch"
+"""The workers of one run differ among each other: no matter of precision, and worth knowing before one is sought."""
+
 
 def on_tick(state: WatchState, event: Tick, settings: EngineSettings) -> Outcome:
     """Notice a run that has gone silent; the step that ends the silence lets the incident close like any other."""
@@ -49,6 +52,8 @@ def on_leave(state: WatchState, event: TrainerLeft) -> Outcome:
 
 def on_said(state: WatchState, event: WorkerSaid, settings: EngineSettings) -> Outcome:
     """A worker's line about a gradient that is not finite opens an incident; other lines are warnings."""
+    if event.code == MISMATCH_CODE:
+        return _mismatch(state, event, settings)
     if event.code not in NON_FINITE_CODES:
         state, new = warned(state, event.code, event.text)
         return state, ((Warned(event.code, event.text),) if new else ())
@@ -70,6 +75,21 @@ def on_said(state: WatchState, event: WorkerSaid, settings: EngineSettings) -> O
         Suspect(stage="actor_update", confidence=0.6, because="workers say it where gradients are applied"),
         settings,
     )
+
+
+def _mismatch(state: WatchState, event: WorkerSaid, settings: EngineSettings) -> Outcome:
+    finding = Finding(
+        detector="checklist",
+        metric="",
+        step=max(1, state.last_step or 1),
+        value=float("nan"),
+        expected=None,
+        because=event.text,
+        stage="config",
+        kind="mismatch",
+        score=100.0,
+    )
+    return _filed(state, finding, Suspect(stage="config", confidence=0.9, because="the workers say so"), settings)
 
 
 def _filed(state: WatchState, finding: Finding, suspect: Suspect, settings: EngineSettings) -> Outcome:
