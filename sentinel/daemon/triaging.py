@@ -13,6 +13,7 @@ from sentinel.core.triage.verdict import Side
 from sentinel.errors import UnreadableDump
 from sentinel.records import Triage
 from sentinel.sources.msprobe_dump import Dump, find_dumps, read_dump, steps_of
+from sentinel.sources.msprobe_tensors import ElementGap, measure
 
 
 def triage_paths(
@@ -63,6 +64,7 @@ def _triage(
         answer = first_non_finite(dump.stages, target_step=dump.step)
         return replace(answer, target=target, notes=(*answer.notes, *dump.notes))
     mine, theirs = _read_pair(target, golden, wanted)
+    gaps, said = _element_gaps(mine, theirs)
     answer = compare(
         mine.stages,
         theirs.stages,
@@ -70,8 +72,33 @@ def _triage(
         golden_step=theirs.step,
         clean=[_sides(clean, wanted)] if clean else (),
         mapping=mapping,
+        elements={paths[0]: gap.relative for paths, gap in gaps.items()},
     )
-    return replace(answer, target=target, golden=golden, notes=(*answer.notes, *_remarks(mine, theirs)))
+    notes = [*answer.notes, *_remarks(mine, theirs), *([said] if said else [])]
+    if answer.first is not None:
+        notes += [
+            f"{answer.first.name} {answer.first.position}, element by element: cosine {gap.cosine:.9f}, "
+            f"{gap.within_thousandth:.2%} of the elements within a thousandth, difference {gap.relative:.3g} of the norm, "
+            f"most at element {gap.worst}"
+            for paths, gap in gaps.items()
+            if paths[0].endswith(f"{answer.first.name}.{answer.first.position}.pt")
+        ]
+    return replace(answer, target=target, golden=golden, notes=tuple(notes))
+
+
+def _element_gaps(mine: Dump, theirs: Dump) -> tuple[Mapping[tuple[str, str], ElementGap], str]:
+    """Compare the tensors that both sides kept."""
+    if "tensor" not in mine.task or "tensor" not in theirs.task:
+        return {}, ""
+    pairs = []
+    for stage in mine.stages.keys() & theirs.stages.keys():
+        for rank in mine.stages[stage].keys() & theirs.stages[stage].keys():
+            files = {(row.name, row.position): row.data for row in theirs.stages[stage][rank] if row.data}
+            for row in mine.stages[stage][rank]:
+                other = files.get((row.name, row.position))
+                if row.data and other:
+                    pairs.append((row.data, other))
+    return measure(pairs)
 
 
 def _sides(clean: tuple[str, str], stages: tuple[str, ...] | None) -> tuple[Side, Side]:

@@ -56,6 +56,7 @@ def compare(
     golden_step: int | None = None,
     clean: Sequence[tuple[Side, Side]] = (),
     mapping: Mapping[str, str] | None = None,
+    elements: Mapping[str, float] | None = None,
 ) -> Triage:
     """Say where the target parts from the golden dump first.
 
@@ -66,13 +67,16 @@ def compare(
         golden_step: step of the golden dump, where known.
         clean: pairs (target, golden) that differ by hardware or kernels only; they widen what is tolerated.
         mapping: target's module path -> golden's, where the two name things differently.
+        elements: file of a target's tensor -> relative norm of its difference, where tensors were compared by element.
     """
     tolerance = learn(score for pair in clean for score in _clean_scores(pair, mapping or {}))
     notes: list[str] = []
     verdicts: list[RankVerdict] = []
     for stage, mine, theirs in _stage_pairs(target, golden, notes):
         for rank, other in _rank_pairs(mine, theirs, stage, notes):
-            verdicts.append(_judge((stage, rank), (mine[rank], theirs[other]), tolerance, mapping or {}, notes))
+            verdicts.append(
+                _judge((stage, rank), (mine[rank], theirs[other]), tolerance, (mapping or {}, elements or {}), notes)
+            )
     step = None if target_step is None or golden_step is None else target_step == golden_step
     return _summary(verdicts, step, target_step, notes)
 
@@ -114,11 +118,13 @@ def _list(ranks: Mapping[int, Stats] | Sequence[int]) -> str:
     return ", ".join(str(rank) for rank in sorted(ranks))
 
 
-def _prepare(mine: Stats, theirs: Stats, mapping: Mapping[str, str]) -> tuple[Pairing, Forest, Deviations, str]:
+def _prepare(
+    mine: Stats, theirs: Stats, mapping: Mapping[str, str], elements: Mapping[str, float] | None = None
+) -> tuple[Pairing, Forest, Deviations, str]:
     rename, note = renaming(mine, theirs, mapping)
     pairing = pair_up(outline(mine, rename), outline(theirs))
     forest = grow(pairing.pairs)
-    return pairing, forest, deviations(forest.rows), note
+    return pairing, forest, deviations(forest.rows, elements), note
 
 
 def _clean_scores(pair: tuple[Side, Side], mapping: Mapping[str, str]) -> list[tuple[tuple[str, str, str], float]]:
@@ -136,11 +142,11 @@ def _judge(
     place: tuple[str, int],
     sides: tuple[Stats, Stats],
     tolerance: Tolerance,
-    mapping: Mapping[str, str],
+    given: tuple[Mapping[str, str], Mapping[str, float]],
     notes: list[str],
 ) -> RankVerdict:
     stage, rank = place
-    pairing, forest, measured, note = _prepare(*sides, mapping)
+    pairing, forest, measured, note = _prepare(*sides, *given)
     notes += [note] if note and note not in notes else []
     compared = int(measured.known.sum())
     rows, rows_why = judge_rows(forest, measured)
