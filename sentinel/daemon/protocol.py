@@ -24,6 +24,8 @@ RUN_LENGTH = 120
 KEY_LENGTH = 200
 KEYS_A_STEP = 4000
 """Metrics of one step that are looked at; verl logs about a hundred."""
+KEYS_A_RUN = 6000
+"""Metrics of one run that are watched."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +126,13 @@ def parse(message: object) -> Message:
         if record is not None:
             records.append(record)
     return Message(run=run, session=str(message.get("session"))[:80], records=tuple(records), faults=tuple(faults))
+
+
+def bounded(values: Mapping[str, float], known: Mapping[str, object]) -> Mapping[str, float]:
+    """Return a step's values without new metrics once the run has very many: a name with a number in it is for ever new."""
+    if len(known) + len(values) <= KEYS_A_RUN:
+        return values
+    return {key: value for key, value in values.items() if key in known}
 
 
 def clean_name(name: object) -> str:

@@ -16,6 +16,7 @@ from sentinel.core.report.incidents import Tracked
 from sentinel.daemon import entries
 from sentinel.daemon.announcing import Announcements
 from sentinel.daemon.planning import Config
+from sentinel.daemon.protocol import bounded
 from sentinel.daemon.sessions import Sessions
 from sentinel.records import (
     AskTriage,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from sentinel.records import Effect, Event, Incident, RunSnapshot, WorkerSaid
 
 SNAPSHOT_VERSION = 1
-KEYS_A_RUN = 6000
-"""Metrics of one run that are watched; verl logs about a hundred."""
 ANNOUNCED = "announced"
 
 
@@ -93,7 +92,10 @@ class RunWatch:
         """Judge a step, unless it was told before."""
         if not self.sessions.is_news(session, step.step, step.mark):
             return ()
-        values = self._bounded(step.values)
+        known = self.state.index.rows if self.state.index is not None else {}
+        values = bounded(step.values, known)
+        if len(values) < len(step.values):
+            self.remarks["too_many_metrics"] = f"the run has {len(known)} metrics; further ones are left out"
         event = StepReported(
             step=step.step,
             values=values,
@@ -103,16 +105,6 @@ class RunWatch:
             unreadable=step.unreadable,
         )
         return self.tell(event, session.id, step.mark)
-
-    def _bounded(self, values: Mapping[str, float]) -> Mapping[str, float]:
-        """Return the values without new metrics once the run has very many: a name with a number in it is for ever new."""
-        known = self.state.index.rows if self.state.index is not None else {}
-        if len(known) + len(values) <= KEYS_A_RUN:
-            return values
-        kept = {key: value for key, value in values.items() if key in known}
-        if len(kept) < len(values):
-            self.remarks["too_many_metrics"] = f"the run has {len(known)} metrics; further ones are left out"
-        return kept
 
     def greet(self, session: str, started: Started, now: float) -> None:
         """A trainer process introduces itself: its settings are in force from now on."""
