@@ -47,7 +47,7 @@ def runs() -> dashboard.Dashboard:
     made = made.annotation(mark("Incidents", RED, "sentinel_incident_opened_step"))
     panels: list[Any] = [
         number(
-            "Runs",
+            "Runs by state",
             "short",
             "Runs that are watched, by state.",
             now("sum by (state) (sentinel_run_state)", "{{state}}"),
@@ -87,12 +87,14 @@ def runs() -> dashboard.Dashboard:
                 "warnings": rows("max by (run) (sentinel_run_warnings)"),
             },
             (),
+            h=7,
         ),
         listing(
             "Open incidents",
             "What is going on, and since which step. The status page of the daemon has the reports.",
             {"since step": rows("sentinel_incident_opened_step")},
             (),
+            h=5,
         ),
         bands(
             "State of each run",
@@ -149,6 +151,8 @@ def one_run() -> dashboard.Dashboard:
     made = made.annotation(mark("Incidents", RED, f"sentinel_incident_opened_step{run}"))
     made = made.annotation(mark("Dumps", ORANGE, f"sentinel_captures_going_on{run} > 0"))
     of_metric = '{run="$run", metric="$metric"}'
+    value = f"sentinel_metric_value{run}"
+    not_finite = f"({value} != {value}) or (abs({value}) == Inf)"
     panels: list[Any] = [
         number(
             "State",
@@ -194,7 +198,15 @@ def one_run() -> dashboard.Dashboard:
             "What is going on in this run, and since which step.",
             {"since step": rows(f"sentinel_incident_opened_step{run}")},
             ("run",),
-            w=12,
+            w=10,
+            h=6,
+        ),
+        listing(
+            "Not finite",
+            "Metrics whose last value is NaN or infinite; in curves they are gaps.",
+            {"value": rows(not_finite)},
+            ("run",),
+            w=6,
             h=6,
         ),
         listing(
@@ -202,7 +214,7 @@ def one_run() -> dashboard.Dashboard:
             "Codes of what the status page says about this run.",
             {"shown": rows(f"sentinel_run_warning{run}")},
             ("run",),
-            w=6,
+            w=4,
             h=6,
         ),
         listing(
@@ -210,7 +222,7 @@ def one_run() -> dashboard.Dashboard:
             "Fuses of the trainer's side: 1 is burnt, that part is off.",
             {"burnt": rows(f"sentinel_trainer_fuse_burnt{run}")},
             ("run",),
-            w=6,
+            w=4,
             h=6,
         ),
         listing(

@@ -62,11 +62,14 @@ class Source:
 def repeated(
     source: Source, panel: dict[str, Any], variables: dict[str, str]
 ) -> list[tuple[dict[str, Any], dict[str, str]]]:
-    """The panel for each value of the metric that it is repeated for; those that deviate most."""
+    """The panel for each metric that it is repeated for: those that are not finite, then those that deviate most."""
     if "repeat" not in panel:
         return [(panel, variables)]
-    found = source.get("query", query=source.filled('topk(99, sentinel_metric_deviation_ratio{run="$run"})'))
-    names = [s["metric"]["metric"] for s in sorted(found, key=lambda s: -float(s["value"][1]))][:REPEATS]
+    ranked = source.get("query", query=source.filled('sentinel_metric_deviation_ratio{run="$run"}'))
+    value = source.filled('sentinel_metric_value{run="$run"}')
+    first = source.get("query", query=f"{value} != {value}")
+    found = [*first, *sorted(ranked, key=lambda s: -float(s["value"][1]))]
+    names = list(dict.fromkeys(s["metric"]["metric"] for s in found))[:REPEATS]
     box = panel["gridPos"]
     made = []
     for place, name in enumerate(names):

@@ -3,7 +3,11 @@
 
 import json
 import socket
+import subprocess
+import sys
 import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -129,3 +133,19 @@ def test_an_incident_can_be_found_from_its_counter(prometheus):
     found = prometheus.ask("query_exemplars", query='sentinel_incidents_total{run="faulty"}', start=now - 300, end=now)
 
     assert {e["labels"]["incident"] for series in found for e in series["exemplars"]} >= {"faulty:1"}
+
+
+@pytest.mark.parametrize("board", dashboards.BOARDS)
+def test_a_dashboard_can_be_drawn_from_its_queries(prometheus, tmp_path, board):
+    """Each panel has its place in the picture, which says whose drawing it is."""
+    script = Path(__file__).parents[2] / "grafana/picture.py"
+    out = tmp_path / "out.svg"
+    command = [sys.executable, script, prometheus.url, board, out, "run=faulty", "--minutes", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+    texts = {element.text for element in ET.parse(out).iter("{http://www.w3.org/2000/svg}text")}
+    titles = {panel["title"] for name, panel in dashboards.panels() if name == board} - {"$metric"}
+    assert texts >= titles
+    assert "our rendering of the dashboard's queries, not Grafana" in texts
+    assert ("actor/grad_norm" in texts) == (board == "sentinel-run")
