@@ -10,11 +10,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from sentinel.doctor.accelerator import checks as checks_of_the_npu
-from sentinel.doctor.cluster import checks as checks_of_ray
-from sentinel.doctor.machine import checks as checks_of_the_machine
-from sentinel.doctor.software import checks as checks_of_the_software
-from sentinel.doctor.trial import run_trial
 
 if TYPE_CHECKING:
     from sentinel.doctor.check import Check
@@ -40,6 +35,13 @@ def examine(
         named: whether a person named that address, rather than that its processes were seen here.
         trial_seconds: how long one trial may take.
     """
+    # Here: a trial imports this package too, and must not need what it is not about.
+    from sentinel.doctor.accelerator import checks as checks_of_the_npu
+    from sentinel.doctor.cluster import checks as checks_of_ray
+    from sentinel.doctor.machine import checks as checks_of_the_machine
+    from sentinel.doctor.software import checks as checks_of_the_software
+    from sentinel.doctor.trial import run_trial
+
     names = ["torch", "verl", "dump", *(["npu"] if npu else []), *(["ray"] if address else [])]
     more = {"RAY_ADDRESS": address} if address else {}
     with ThreadPoolExecutor(TRIALS_AT_ONCE) as pool:

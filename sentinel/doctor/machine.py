@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import resource
 import shutil
@@ -13,15 +12,12 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping
 from pathlib import Path
 
-from sentinel.daemon.references import load_reference
 from sentinel.doctor.check import FAIL, PASS, UNKNOWN, WARN, Check
+from sentinel.doctor.installation import dependencies, python_version, switches
 from sentinel.errors import SentinelError
 from sentinel.settings import Settings
-from sentinel.storage.journal_reading import read_entries
-from sentinel.storage.run_folders import journalled_runs
 
 _GIB = 1 << 30
 LEAST_FREE = 256 << 20
@@ -42,6 +38,7 @@ def checks(settings: Settings) -> tuple[Check, ...]:
     dumps = Path(settings.trainer.dump_root) if settings.trainer.dump_root else home / "dumps"
     return (
         python_version(sys.version_info[:3]),
+        dependencies(),
         switches(os.environ),
         home_folder(home),
         free_space(dumps),
@@ -53,36 +50,6 @@ def checks(settings: Settings) -> tuple[Check, ...]:
         shared_memory(Path("/dev/shm")),  # noqa: S108  # the machine's shared memory itself
         open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         proxy(),
-    )
-
-
-def python_version(version: tuple[int, ...]) -> Check:
-    """Sentinel and verl run on 3.10 to 3.12."""
-    known = (3, 10) <= version[:2] <= (3, 12)
-    return Check(
-        id="python",
-        title="Python",
-        status=PASS if known else FAIL,
-        found=f"{'.'.join(map(str, version))} ({sys.executable}, {platform.machine()})",
-        fix="" if known else "use Python 3.10, 3.11 or 3.12, the same one as the training run",
-    )
-
-
-def switches(environment: Mapping[str, str]) -> Check:
-    """The environment variables that switch Sentinel on and off."""
-    disabled = environment.get("SENTINEL_DISABLED", "") not in ("", "0")
-    config = environment.get("SENTINEL_CONFIG", "")
-    names = ("SENTINEL_RUN", "SENTINEL_RECORD", "SENTINEL_ORDERS", "SENTINEL_CONFIG", "SENTINEL_DISABLED")
-    said = ", ".join(f"{name}={environment[name]}" for name in names if environment.get(name))
-    title = "Switches of the environment"
-    if disabled:
-        fix = "unset SENTINEL_DISABLED where runs are to be watched"
-        return Check(id="switches", title=title, status=WARN, found=f"switched off: {said}", fix=fix)
-    if config and not os.access(config, os.R_OK):
-        fix = "name a readable file, or unset SENTINEL_CONFIG: until then the defaults hold"
-        return Check(id="switches", title=title, status=FAIL, found=f"{said}: cannot be read", fix=fix)
-    return Check(
-        id="switches", title=title, status=PASS, found=said or "no run is named here: a launch names it (SENTINEL_RUN)"
     )
 
 
@@ -136,7 +103,11 @@ def journal(home: Path) -> Check:
     """Of earlier runs: what the daemon goes on from."""
     title = "Journal of earlier runs"
     try:
+        from sentinel.storage.run_folders import journalled_runs
+
         runs = journalled_runs(home)
+    except ImportError as error:
+        return Check(id="journal", title=title, status=UNKNOWN, found=str(error), fix="see dependencies")
     except OSError as error:
         return Check(
             id="journal", title=title, status=FAIL, found=f"{home}: {error.strerror or error}", fix="make it readable"
@@ -152,6 +123,8 @@ def journal(home: Path) -> Check:
 
 def _unreadable(journal_folder: Path) -> str:
     """Return why a journal cannot be read; empty where it can."""
+    from sentinel.storage.journal_reading import read_entries
+
     try:
         for _ in read_entries(journal_folder):
             pass
@@ -206,7 +179,12 @@ def baseline(settings: Settings) -> Check:
             fix="record one on the GPU side (SENTINEL_RECORD, `sentinel baseline record`) and name it in `baseline:`",
         )
     try:
+        # Here: a bundle needs a library of 30 MB, and the doctor must also work where it is missing.
+        from sentinel.daemon.references import load_reference
+
         reference = load_reference(settings.baseline)
+    except ImportError as error:
+        return Check(id="baseline", title=title, status=UNKNOWN, found=str(error), fix="see dependencies")
     except (SentinelError, OSError) as error:
         return Check(
             id="baseline", title=title, status=FAIL, found=str(error), fix="record it again, or correct `baseline:`"

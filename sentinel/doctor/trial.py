@@ -36,8 +36,9 @@ def run_trial(name: str, seconds: float, environment: Mapping[str, str] | None =
         What the trial found; `{"error": one line}` where it found nothing, with `"timeout": True` after the limit.
     """
     given = {key: value for key, value in os.environ.items() if key not in _NOT_INHERITED}
-    roots = [str(Path(sentinel.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    given["PYTHONPATH"] = os.pathsep.join(root for root in roots if root)
+    # Absolute: the trial has a folder of its own, so that a file named torch.py here misleads nobody.
+    places = [str(Path(sentinel.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    given["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in places if place)
     given |= environment or {}
     with tempfile.TemporaryDirectory(prefix="sentinel_doctor_") as folder:
         answer = Path(folder) / "answer.json"

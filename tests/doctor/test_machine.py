@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from sentinel.doctor import accelerator, cluster, machine
+from sentinel.doctor import accelerator, cluster, installation, machine
 from sentinel.settings import Settings
 from sentinel.storage.journal import Journal
 from sentinel.storage.run_folders import journal_folder, write_run_name
@@ -30,13 +30,13 @@ def test_a_healthy_machine_has_nothing_that_fails(tmp_path):
 
 @pytest.mark.parametrize(("version", "status"), [((3, 9, 1), "fail"), ((3, 10, 0), "pass"), ((3, 13, 0), "fail")])
 def test_python_is_3_10_to_3_12(version, status):
-    assert machine.python_version(version).status == status
+    assert installation.python_version(version).status == status
 
 
 def test_a_switch_that_turns_sentinel_off_is_said():
-    assert machine.switches({"SENTINEL_DISABLED": "1", "SENTINEL_RUN": "r"}).status == "warn"
-    assert machine.switches({"SENTINEL_DISABLED": "0"}).status == "pass"
-    assert machine.switches({"SENTINEL_CONFIG": "/nowhere/s.yaml"}).status == "fail"
+    assert installation.switches({"SENTINEL_DISABLED": "1", "SENTINEL_RUN": "r"}).status == "warn"
+    assert installation.switches({"SENTINEL_DISABLED": "0"}).status == "pass"
+    assert installation.switches({"SENTINEL_CONFIG": "/nowhere/s.yaml"}).status == "fail"
 
 
 def test_a_home_below_a_file_fails(tmp_path):
@@ -183,3 +183,14 @@ def test_without_an_npu_its_checks_are_unknown_and_a_wrong_device_fails():
     answer = {"ok": True, "said": "fine"}
     found = accelerator.checks({"compute": answer, "repeat": {"ok": False, "said": "differ"}, "dump": answer})
     assert [check.status for check in found] == ["pass", "fail", "pass"]
+
+
+def test_what_sentinel_itself_needs_is_looked_for(monkeypatch):
+    assert installation.dependencies().status == "pass"
+    monkeypatch.setattr(installation, "DISTRIBUTION", "not-installed-anywhere")
+    assert installation.dependencies().status == "unknown"
+    monkeypatch.setattr(installation, "_version_of", lambda name: "" if name == "pyarrow" else "99")
+    monkeypatch.setattr(installation, "DISTRIBUTION", "verl-sentinel")
+    check = installation.dependencies()
+    assert check.status == "fail"
+    assert "pyarrow missing" in check.found
