@@ -10,7 +10,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-
 if TYPE_CHECKING:
     from sentinel.doctor.check import Check
     from sentinel.settings import Settings
