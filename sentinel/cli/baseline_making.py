@@ -8,11 +8,12 @@ import shlex
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sentinel.cli.output import note
 from sentinel.daemon.references import gather
 from sentinel.errors import BaselineError, SettingsError
+from sentinel.sources.fingerprint import read_fingerprint
 from sentinel.sources.run_config import config_fingerprint
 from sentinel.sources.weights import model_fingerprint
 from sentinel.storage.bundle import write_bundle
@@ -20,7 +21,7 @@ from sentinel.storage.dump_tree import find_dumps
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sentinel.daemon.references import Material
     from sentinel.records import GoldenDump, ReferenceRun
@@ -130,7 +131,7 @@ def _command(args: argparse.Namespace) -> str:
     output = getattr(args, "output", None)
     words = ["record" if output else "add", *([] if output else [str(args.bundle)]), *args.sources]
     words += ["-o", str(output)] if output else []
-    for option in ("twin", "dumps", "model", "config", "rollouts", "rollout_rows", "name"):
+    for option in ("twin", "dumps", "model", "config", "fingerprint", "rollouts", "rollout_rows", "name"):
         value = getattr(args, option, None)
         for one in value if isinstance(value, list) else [value]:
             words += [f"--{option.replace('_', '-')}", str(one)] if one is not None else []
@@ -157,6 +158,28 @@ def _named_dumps(folders: Sequence[Path]) -> list[GoldenDump]:
     return dumps
 
 
+def agreed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what all of several nested mappings say: two seeds differ in their names, not in their recipe."""
+    first, *others = parts
+    kept: dict[str, Any] = {}
+    for key, value in first.items():
+        if not all(key in other for other in others):
+            continue
+        values = [value, *(other[key] for other in others)]
+        if all(isinstance(one, dict) for one in values):
+            kept[key] = agreed(values)
+        elif all(_is_rows(one) and len(one) == len(value) for one in values):
+            kept[key] = [agreed(rows) for rows in zip(*values, strict=True)]
+        elif all(one == value for one in values):
+            kept[key] = value
+    return kept
+
+
+def _is_rows(value: object) -> bool:
+    """Return whether a value is a list of mappings, such as the workers of a run."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+
+
 def _fingerprint(
     args: argparse.Namespace, materials: Sequence[Material], says: Callable[[str], None]
 ) -> dict[str, object] | None:
@@ -165,7 +188,9 @@ def _fingerprint(
     merged = {key: value for one in reversed(known) for key, value in one.items()}
     facts = [part for one in known if isinstance(part := one.get("facts"), dict)]
     if facts:
-        merged["facts"] = {k: v for k, v in facts[0].items() if all(k in o and o[k] == v for o in facts)}
+        merged["facts"] = agreed(facts)
+    if args.fingerprint is not None:
+        merged |= read_fingerprint(args.fingerprint)
     if args.model is not None:
         merged["model"] = model_fingerprint(args.model, says)
     if args.config is not None:

@@ -78,6 +78,12 @@ def _add_material(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rollout-rows", type=_rows, metavar="N", help="only the first N rows of each step's text")
     parser.add_argument("--model", type=Path, metavar="DIR", help="model whose files are hashed")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration of the runs (YAML or JSON)")
+    parser.add_argument(
+        "--fingerprint",
+        type=Path,
+        metavar="FILE",
+        help="of `sentinel fingerprint`: versions, configuration, data order",
+    )
     add_json_flag(parser)
 
 

@@ -7,6 +7,7 @@ from pprint import pformat
 import pytest
 
 from sentinel.cli import main
+from sentinel.cli.baseline_making import agreed
 from sentinel.core.checklist import CHECKS
 from sentinel.daemon.alignment import load_rules
 from tests.support.sides import changed, golden, target
@@ -269,3 +270,53 @@ def test_every_rule_says_why_and_from_where():
         assert rule.check in {"", *CHECKS}
         assert rule.severity in {"fail", "warn", "ignore"}
         assert rule.why or rule.check
+
+
+def test_a_bundle_keeps_a_fingerprint_and_preflight_reads_it_there(tmp_path, capsys):
+    metrics = tmp_path / "m.log"
+    log(metrics, CONFIG)
+    run(capsys, "fingerprint", "-o", tmp_path / "g.json", "--log", metrics)
+    code, _, err = run(
+        capsys, "baseline", "record", metrics, "-o", tmp_path / "b.sentinel", "--fingerprint", tmp_path / "g.json"
+    )
+    assert code == 0, err
+
+    _, out, _ = run(capsys, "preflight", "--baseline", tmp_path / "b.sentinel", "--log", metrics, "--json")
+
+    checks = {check["id"]: check for check in json.loads(out)["checks"]}
+    assert checks["versions.strict"]["status"] == checks["config.effective"]["status"] == "pass"
+    assert "the baseline holds none" in checks["capture.armed"]["found"]
+
+
+def test_what_the_trainer_fills_in_when_it_starts_is_no_difference(tmp_path, capsys):
+    printed = {**CONFIG, "critic": {"optim": {"total_training_steps": -1}}, "reward": {"reward_model": {"nnodes": 0}}}
+    live = {**CONFIG, "critic": {"optim": {"total_training_steps": 8}}, "reward": {"reward_model": {"nnodes": 1}}}
+    recording = tmp_path / "r.jsonl"
+    lines = [
+        {"t": "start", "at": 1.0, "run": "r", "facts": {"verl": "0.9.1"}},
+        {"t": "facts", "at": 1.0, "facts": {"config": {"effective": live}}},
+        {"t": "step", "step": 1, "at": 2.0, "values": {"actor/lr": 1.0}},
+    ]
+    recording.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    _, out, _ = run(capsys, "preflight", "--baseline", recording, "--log", log(tmp_path / "a.log", printed), "--json")
+
+    checks = {check["id"]: check for check in json.loads(out)["checks"]}
+    assert checks["config.effective"]["status"] == "pass", checks["config.effective"]
+
+
+def test_facts_of_several_seeds_are_kept_where_all_agree():
+    one = {
+        "verl": "1",
+        "config": {"effective": {"name": "a", "lr": 1, "deep": {"x": 1}}},
+        "workers": [{"rank": 0, "host": "p"}],
+    }
+    two = {
+        "verl": "1",
+        "config": {"effective": {"name": "b", "lr": 1, "deep": {"x": 1}}},
+        "workers": [{"rank": 0, "host": "q"}],
+    }
+
+    kept = {"verl": "1", "config": {"effective": {"lr": 1, "deep": {"x": 1}}}, "workers": [{"rank": 0}]}
+    assert agreed([one, two]) == kept
+    assert agreed([one]) == one
