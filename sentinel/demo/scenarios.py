@@ -139,7 +139,7 @@ def judge(scenario: Scenario, incidents: Sequence[Mapping[str, Any]]) -> Outcome
         scenario=scenario,
         found=found,
         ok=not wrong,
-        why=wrong or _because(first),
+        why=wrong or " ".join(filter(None, (_because(first), _over(first)))),
         incidents=told,
         golden=_golden(first),
         dump=_dump(first),
@@ -169,14 +169,20 @@ def _mismatch(scenario: Scenario, fault: Fault, found: Found, incident: Mapping[
     if scenario.comes_back:
         if found.module != fault.module:
             wrong.append(f"module {found.module} instead of {fault.module} (triage: {verdict})")
-    elif verdict != "clean":
-        wrong.append(f"it was not said that the next step was clean (triage: {verdict})")
+    elif verdict != "clean" or _over(incident) is None:
+        wrong.append(f"it was not said that it did not come back in the next step (triage: {verdict})")
     return ", ".join(wrong)
 
 
 def _because(incident: Mapping[str, Any]) -> str:
     text = incident.get("because") or next((f["because"] for f in incident.get("findings") or ()), "")
     return str(text) or f"{incident.get('kind')} in {incident.get('stage')}"
+
+
+def _over(incident: Mapping[str, Any]) -> str | None:
+    """Sentinel's remark that it is over."""
+    notes = incident.get("notes") or ()
+    return next((str(note) for note in notes if "did not come back at step" in note), None)
 
 
 def _golden(incident: Mapping[str, Any]) -> str | None:

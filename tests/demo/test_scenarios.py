@@ -13,6 +13,9 @@ PLANTED = Scenario(name="run-1", title="planted", fault=FAULT)
 NAN = Fault(stage="actor_update", module="model.layers.0.self_attn.o_proj", kind="nan_grad", size=1, step=5)
 ONCE = Scenario(name="run-2", title="once", fault=NAN, comes_back=False)
 
+CLEAN = {"verdict": "clean", "first": None}
+OVER = "Lasted one step and did not come back at step 6; verl skips a non-finite update."
+
 
 def incident(**changes):
     base = {
@@ -114,16 +117,18 @@ def test_the_first_incident_counts():
 
 
 def test_a_nan_of_one_step_is_right_when_the_next_step_was_clean():
-    told = incident(kind="non_finite", opened_at_step=5, triage={"verdict": "clean", "first": None})
+    told = incident(kind="non_finite", opened_at_step=5, triage=CLEAN, notes=[OVER])
 
     outcome = judge(ONCE, [told])
 
     assert outcome.ok
     assert outcome.found == Found(stage="actor_update", module=None, step=5)
+    assert OVER in outcome.why
 
 
-def test_a_nan_of_one_step_is_wrong_when_the_next_step_was_not_looked_at():
-    assert not judge(ONCE, [incident(kind="non_finite", opened_at_step=5, triage=None)]).ok
+def test_a_nan_of_one_step_is_wrong_when_the_next_step_was_not_looked_at_or_nothing_said():
+    assert not judge(ONCE, [incident(kind="non_finite", opened_at_step=5, triage=None, notes=[OVER])]).ok
+    assert not judge(ONCE, [incident(kind="non_finite", opened_at_step=5, triage=CLEAN, notes=[])]).ok
 
 
 def test_the_json_form_is_that_of_the_contract():
