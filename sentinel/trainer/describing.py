@@ -7,7 +7,10 @@ credentials are cut out before anything leaves the process.
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +19,9 @@ from sentinel.trainer.arming import rank_of
 from sentinel.trainer.fuse import attempt
 from sentinel.trainer.seeding import SEEDING
 
+_MODEL_FILES = ("config.json", "generation_config.json")
+LOOK_SECONDS = 20.0
+"""Two small files are read that often."""
 WORKERS_SECONDS = 600.0
 """A worker answers between two stages; the first one may last minutes."""
 
@@ -48,6 +54,52 @@ def describe_run(trainer: Any, emit: Callable[[dict[str, Any]], None]) -> None:
     workers = reach.ask(trainer, describe_worker, WORKERS_SECONDS)
     if workers:
         emit({"workers": workers})
+
+
+class ModelConfigWatch:
+    """The configuration files of a model folder: whether their values changed since this was made.
+
+    Some loaders write config.json anew while the run goes, and overwrite the end-of-sequence id with it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._known = {name: self._values(name) for name in _MODEL_FILES}
+
+    def look(self) -> list[str]:
+        """Return a sentence for each file whose values changed since the last look; another layout is no change."""
+        said = []
+        for name, before in self._known.items():
+            now = self._values(name)
+            if now is None or before is None or now == before:
+                continue
+            keys = sorted(key for key in {*now, *before} if now.get(key) != before.get(key))
+            parts = [f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in keys[:3]]
+            said.append(f"{name} of the model was rewritten while the run goes: {'; '.join(parts)}")
+            self._known[name] = now
+        return said
+
+    def _values(self, name: str) -> dict[str, Any] | None:
+        """Return the content of a file; None where it cannot be read, or is being written at this moment."""
+        found: list[Any] = []
+
+        def read() -> None:
+            with open(os.path.join(self._folder, name), encoding="utf-8") as file:
+                found.append(json.load(file))
+
+        attempt(read)
+        return found[0] if found and isinstance(found[0], dict) else None
+
+
+def watch_model(trainer: Any, said: Callable[[str], None], over: threading.Event) -> None:
+    """Look after the model's configuration files until `over` is set. On a background thread only."""
+    folder = str(trainer.config.actor_rollout_ref.model.path)
+    if not os.path.isdir(folder):
+        return
+    watch = ModelConfigWatch(folder)
+    while not over.wait(LOOK_SECONDS):
+        for text in watch.look():
+            said(text)
 
 
 def _config(config: Any) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentinel.trainer import reach
-from sentinel.trainer.describing import describe_run
+from sentinel.trainer.describing import describe_run, watch_model
 from sentinel.trainer.emitter import Emitter
 from sentinel.trainer.fuse import Fuse
 from sentinel.trainer.orders import Order, OrderBook
@@ -62,6 +62,7 @@ class Session:
         self._refused: set[str] = set()
         self._introduction: dict[str, Any] | None = None
         self._introduced_at = 0.0
+        self._over = threading.Event()
         self._ended = False
         self._health = (0, 0, 0, 0)
         self._daemon = self._emitter(outlets.daemon)
@@ -108,12 +109,14 @@ class Session:
         """The run's last step was logged: say goodbye, and give the last records their one bounded moment."""
         if not self._ended:
             self._ended = True
+            self._over.set()
             self._put({"t": "end", "at": time.time(), "finished": True})
             for emitter in self._emitters:
                 emitter.wait(emitter.last_number, self.wait_seconds)
 
     def close(self) -> None:
         """Stop the threads; waits at most a second for each. For tests and for loops that detach."""
+        self._over.set()
         for emitter in self._emitters:
             emitter.close()
 
@@ -157,7 +160,11 @@ class Session:
         def emit(facts: dict[str, Any]) -> None:
             self._put({"t": "facts", "at": time.time(), "facts": facts})
 
+        def said(text: str) -> None:
+            self._put({"t": "said", "at": time.time(), "code": "mismatch", "text": text})
+
         self.metrics.run(functools.partial(describe_run, trainer, emit), None)
+        self.metrics.run(functools.partial(watch_model, trainer, said, self._over), None)
 
     def _collect(self, armed: list[reach.Armed]) -> None:
         self.capture.run(functools.partial(self._collect_all, armed), None)

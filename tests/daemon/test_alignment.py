@@ -124,3 +124,15 @@ def test_the_mismatch_is_still_known_after_the_daemon_was_killed(world):
     world.trainer().step(3)
 
     assert [incident.kind for incident in incidents(world)] == ["mismatch"]
+
+
+def test_a_trainer_that_says_that_config_json_was_rewritten_has_an_incident(world):
+    trainer = world.trainer()
+    trainer.step(1)
+    text = "config.json of the model was rewritten while the run goes: eos_token_id was 1 and is 2"
+
+    trainer.send({"t": "said", "at": 2.0, "code": "mismatch", "text": text})
+
+    (found,) = incidents(world)
+    assert (found.kind, found.stage) == ("mismatch", "config")
+    assert "eos_token_id" in found.because

@@ -2,6 +2,7 @@
 """What a run's processes say of themselves: the configuration at once, the workers later, never a credential."""
 
 import json
+import threading
 import types
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from sentinel.core.checklist import Side
 from sentinel.storage.fingerprint import facts_fingerprint
 from sentinel.trainer import describing, reach
-from sentinel.trainer.describing import describe_run, describe_worker
+from sentinel.trainer.describing import ModelConfigWatch, describe_run, describe_worker, watch_model
 
 
 def test_a_worker_says_its_rank_its_versions_its_variables_and_its_seeds(monkeypatch):
@@ -89,6 +90,47 @@ def test_a_recording_keeps_what_the_run_said_later(tmp_path):
     found = read_recording(path).facts
 
     assert found == {"verl": "0.9.1", "config": {"effective": {"a": 1}}, "workers": [{"rank": 0}]}
+
+
+def test_a_configuration_that_is_rewritten_while_the_run_goes_is_told_once_with_its_keys(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"eos_token_id": 151645, "x": 1}')
+    watch = ModelConfigWatch(str(tmp_path))
+
+    assert watch.look() == []
+    file.write_text('{ "x": 1, "eos_token_id": 151645 }')
+    assert watch.look() == []
+    file.write_text('{"eos_tok')
+    assert watch.look() == []
+    file.write_text('{"eos_token_id": 151643, "x": 1}')
+    assert watch.look() == [
+        "config.json of the model was rewritten while the run goes: eos_token_id was 151645 and is 151643"
+    ]
+    assert watch.look() == []
+    file.unlink()
+    assert watch.look() == []
+
+
+def test_the_watch_over_the_model_ends_with_the_run_and_is_not_begun_for_a_model_id(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"a": 1}')
+    monkeypatch.setattr(describing, "LOOK_SECONDS", 0.001)
+    over, told = threading.Event(), []
+
+    def trainer(path):
+        model = types.SimpleNamespace(path=path)
+        return types.SimpleNamespace(config=types.SimpleNamespace(actor_rollout_ref=types.SimpleNamespace(model=model)))
+
+    def said(text):
+        told.append(text)
+        over.set()
+
+    watch_model(trainer("Qwen/Qwen2.5-0.5B"), said, over)
+    timer = threading.Timer(0.1, lambda: (tmp_path / "config.json").write_text('{"a": 2}'))
+    timer.start()
+    watch_model(trainer(str(tmp_path)), said, over)
+    timer.join()
+
+    assert told == ["config.json of the model was rewritten while the run goes: a was 1 and is 2"]
 
 
 @pytest.mark.live
