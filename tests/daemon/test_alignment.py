@@ -136,3 +136,18 @@ def test_a_trainer_that_says_that_config_json_was_rewritten_has_an_incident(worl
     (found,) = incidents(world)
     assert (found.kind, found.stage) == ("mismatch", "config")
     assert "eos_token_id" in found.because
+
+
+def test_an_incident_names_the_differences_that_could_explain_it(world):
+    lines = world.baseline.read_text().splitlines(keepends=True)
+    lines.append(json.dumps({"t": "facts", "at": 2.0, "facts": facts(golden())}) + "\n")
+    world.baseline.write_text("".join(lines))
+    trainer = world.trainer()
+    trainer.steps(1, 2)
+    describe(trainer, facts(changed(target(), "process/packages/transformers", {"version": "4.40.0"})))
+
+    trainer.step(3, **{"actor/grad_norm": float("nan")})
+
+    (found,) = incidents(world)
+    assert found.kind == "non_finite"
+    assert any("checklist.versions.strict" in note and "4.40.0" in note for note in found.notes), found.notes

@@ -16,7 +16,7 @@ from sentinel.core.engine.state import EngineSettings, WatchState, warned, with_
 from sentinel.core.engine.steps import Arrival, arrival, compared, compatibility
 from sentinel.core.frames import SeriesFrame, framed
 from sentinel.core.localise import evidence_of, localise, localise_not_finite
-from sentinel.core.report.incidents import filed
+from sentinel.core.report.incidents import explained, filed
 from sentinel.core.window import remembered
 from sentinel.records import Effect, Finding, IncidentChanged, StepReported, Suspect, Warned
 
@@ -127,10 +127,16 @@ def _file(state: WatchState, look: Look, findings: tuple[Finding, ...], settings
     docket, changes = filed(
         state.docket, state.run, step, findings, lambda: _suspects(look, findings), settings=settings.incidents
     )
+    docket, changes = explained(docket, changes, _checklist(state))
     state = replace(state, docket=docket)
     effects: tuple[Effect, ...] = tuple(IncidentChanged(change.incident, change.change) for change in changes)
     state, more = ask_for_captures(state, step, settings)
     return state, (*effects, *more)
+
+
+def _checklist(state: WatchState) -> tuple[str, ...]:
+    """What differs from the baseline by the alignment checklist, as the run and its workers said it."""
+    return tuple(f"{code}: {text}" for code, text in state.warned if code.startswith("checklist."))
 
 
 def _suspects(look: Look, findings: tuple[Finding, ...]) -> tuple[Suspect, ...]:

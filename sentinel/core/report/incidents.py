@@ -83,6 +83,22 @@ def filed(
     return docket, ((Change(grown.incident, change), *changes) if change else changes)
 
 
+def explained(docket: Docket, changes: tuple[Change, ...], notes: Sequence[str]) -> tuple[Docket, tuple[Change, ...]]:
+    """The same with notes on what could explain the incidents that were opened just now."""
+    opened = {change.incident.id for change in changes if change.change == "opened"}
+    if not opened or not notes:
+        return docket, changes
+
+    def told(incident: Incident) -> Incident:
+        said = tuple(f"Could explain it, see the checklist: {note}" for note in notes)
+        return replace(incident, notes=(*incident.notes, *said)) if incident.id in opened else incident
+
+    return (
+        tuple(replace(tracked, incident=told(tracked.incident)) for tracked in docket),
+        tuple(replace(change, incident=told(change.incident)) for change in changes),
+    )
+
+
 def _home(docket: Docket, step: int, findings: Sequence[Finding], settings: IncidentSettings) -> int | None:
     """Place of the incident that the findings belong to."""
     non_finite = any(finding.kind == "non_finite" for finding in findings)
