@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another arithmetic shows in several operations; what a single one adds may be the fault itself."""
 
-from sentinel.core.triage.walk import Fresh, background
+from sentinel.core.triage.judging import Fresh, background
 
 LEAST = 2e-5
 
