@@ -119,6 +119,7 @@ CONFIG = {
 }
 
 
+@pytest.mark.torch
 def test_both_sides_recorded_on_this_machine_from_log_model_and_rollouts_agree(tmp_path, capsys):
     model = tmp_path / "model"
     model.mkdir()
@@ -199,6 +200,7 @@ def test_mending_prints_overrides_exports_and_the_difference_of_the_script_and_w
     assert "+export HCCL_DETERMINISTIC=true" in fix["launch"]
 
 
+@pytest.mark.torch
 def test_a_launch_that_names_a_run_is_armed_and_a_disabled_one_is_not(tmp_path, capsys):
     (tmp_path / "golden.json").write_text(json.dumps(golden()))
     launch = tmp_path / "run.sh"
@@ -272,6 +274,7 @@ def test_every_rule_says_why_and_from_where():
         assert rule.why or rule.check
 
 
+@pytest.mark.torch
 def test_a_bundle_keeps_a_fingerprint_and_preflight_reads_it_there(tmp_path, capsys):
     metrics = tmp_path / "m.log"
     log(metrics, CONFIG)

@@ -132,6 +132,7 @@ def fake_verl(folder):
     (place / "ppo_trainer.yaml").write_text("data: {shuffle: true, size: 8}\nactor: {lr: 1e-6, n: '${data.size}'}\n")
 
 
+@pytest.mark.torch
 def test_a_launch_is_composed_with_the_defaults_of_the_installed_verl(tmp_path, monkeypatch, need):
     need("hydra")
     fake_verl(tmp_path)

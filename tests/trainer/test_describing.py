@@ -36,6 +36,7 @@ def test_a_worker_that_cannot_look_says_why_and_does_not_raise(monkeypatch):
     assert describe_worker(object())["error"] == "OSError: no metadata"
 
 
+@pytest.mark.torch
 def test_the_configuration_in_force_goes_first_and_the_workers_follow(monkeypatch, need):
     need("omegaconf")
     from omegaconf import OmegaConf
