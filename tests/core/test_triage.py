@@ -196,6 +196,17 @@ def test_weights_that_all_moved_are_not_blamed(golden, edited):
     assert any("moved by updates" in note for note in answer.notes)
 
 
+def test_what_moved_weights_hide_in_their_statistics_is_not_blamed_on_the_module(golden, edited):
+    """An embedding looks the same weights up many times over: its output's mean shows what the weight's own hardly does."""
+
+    def change(data):
+        moved(data)
+        tensor = tensors(data["Module.model.embed_tokens.Embedding.forward.0"]["output"])[0]
+        tensor["Mean"] += 1.5e-3 * tensor["Norm"] / math.prod(tensor["shape"])
+
+    assert compare(edited(change), golden).verdict == "same"
+
+
 def test_a_fault_stands_out_of_weights_that_moved(golden, edited):
     answer = compare(edited(both(moved, faulty_up())), golden)
 

@@ -42,6 +42,7 @@ def test_the_planted_module_is_named_and_nothing_else_is(corpus, pair):
 
     if pair["evidence"] == "clean":
         assert (answer.verdict, answer.first) == ("same", None)
+        assert (answer.comparable.rows, answer.comparable.weights) == (True, True)
     else:
         assert (answer.first.module, answer.first.direction) == (pair["module"], pair["direction"])
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sentinel.core.triage.deviation import PRECISION_BITS, Deviations
+from sentinel.core.triage.deviation import NORM, PEAK, PRECISION_BITS, SUM, Deviations
 from sentinel.core.triage.forest import Forest, Node
 from sentinel.core.triage.pairing import RowPair
 
@@ -17,6 +18,8 @@ OUTLIER = 12.0
 # ... unless it moved by no more than updates may move it: where a gradient is all rounding (biases of keys and queries), Adam
 # steps by a whole learning rate to either side (seen: 2e-5 at 1e-5, while all others moved by 1e-9), whatever the fault was.
 LARGEST_STEP = 1e-4
+# A GPU adds up in another order than a CPU: the same weights have norms and means this many roundings apart.
+SUMMATION = 4.0
 # Few enough to be a fault of their own while all others are the same numbers.
 FEW_SHARE = 0.25
 # Other rows have another sum (in units of the norm) although their norm is nearly the same.
@@ -34,6 +37,8 @@ class Weights:
     """The usual deviation (90th percentile) of parameters that all moved; 0 where they agree."""
     differing: int
     compared: int
+    typical: float = 0.0
+    """The median deviation of weight matrices that all moved, in norm or peak: what any of them may hide."""
 
 
 def judge_weights(forest: Forest, measured: Deviations, *, frozen: bool = False) -> Weights:
@@ -51,7 +56,7 @@ def judge_weights(forest: Forest, measured: Deviations, *, frozen: bool = False)
         return Weights(None, (), 0.0, 0, 0)
     rows = np.array([row for _, row in places])
     sizes = measured.overall[rows]
-    differs = ~measured.exact[rows]
+    differs = _differs(measured, rows)
     count = int(differs.sum())
     if count == 0:
         return Weights(True, (), 0.0, 0, len(places))
@@ -68,7 +73,20 @@ def judge_weights(forest: Forest, measured: Deviations, *, frozen: bool = False)
     # Updates move elements by about one learning rate each, however small or large the weight is.
     limit = max(OUTLIER * float(np.quantile(moves, 0.9)), LARGEST_STEP) if len(places) > 4 else np.inf
     blamed = tuple(place for place, move in zip(places, moves, strict=True) if move > limit)
-    return Weights(False, blamed, max(usual, float(np.finfo(np.float32).tiny)), count, len(places))
+    matrices = [row for row in rows if len(forest.rows[row][1].shape) > 1]
+    shown = np.nanmax(measured.size[matrices][:, [NORM, PEAK]], axis=1, initial=0.0) if matrices else np.zeros(1)
+    typical = float(np.median(np.nan_to_num(shown, posinf=0.0)))
+    return Weights(False, blamed, max(usual, float(np.finfo(np.float32).tiny)), count, len(places), typical)
+
+
+def _differs(measured: Deviations, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which weights are not the same numbers: another extreme, or a norm or mean off by more than the order of summation."""
+    size, floor = measured.size[rows], measured.floor[rows]
+    summed = np.nan_to_num(size[:, [NORM, SUM]], nan=0.0) > SUMMATION * floor[:, [NORM, SUM]]
+    other_peak = np.nan_to_num(size[:, PEAK], nan=0.0) > 0
+    unknown = np.isnan(size[:, PEAK]) & ~measured.exact[rows]
+    different: NDArray[np.bool_] = ~measured.exact[rows] & (other_peak | unknown | np.any(summed, axis=1))
+    return different
 
 
 def _move(pair: RowPair) -> float:

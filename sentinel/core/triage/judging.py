@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -139,7 +138,7 @@ class Deviating:
             self._trail.step(self._sizes[row], self._floors[row], equal=True, half=False)
             return 0.0
         shape = self._rows[row][1].shape
-        kind = RowKind(group_of(node, role, self._rows[row][1].dtype), max(1, prod(shape)), len(shape) == 1)
+        kind = RowKind(group_of(node, role, self._rows[row][1].dtype), shape)
         allowed = self._tolerance.allowance(kind, self._floors[row], explained)
         # NaN: this statistic is not known on both sides; an infinite allowance: what came in was not finite already.
         score = max(

@@ -24,6 +24,8 @@ GRADIENT_FACTORS: Mapping[str, Triple] = {"half": (3.2, 6.0, 12.0), "single": (4
 # What a module makes of the deviation that reaches it: of the norm's own, and of any. Sums add up what all tokens share.
 NORM_GAINS: Triple = (3.0, 3.0, 8.0)
 ANY_GAINS: Triple = (0.2, 4.0, 25.0)
+# The gain of the sum is that of about as many tokens; it grows with the root of their number.
+SHARING_TOKENS = 100
 MOVED_NORM_GAIN = 0.5
 """In place of the first of ANY_GAINS where weights have moved: all tokens pass the same change."""
 # In a tensor of few elements chance does not average out: all gains grow by SMALL / sqrt(elements).
@@ -45,9 +47,7 @@ class RowKind:
 
     group: tuple[str, str, str]
     """Role, last name of the module, dtype."""
-    elements: int
-    vector: bool
-    """Whether it has one dimension."""
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,9 @@ class Tolerance:
 
     widened: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     """(kind of row, last name of the module, dtype) -> factor on the whole allowance."""
-    moved: bool = False
-    """Whether the starting weights differ throughout."""
+    moved: float | None = None
+    """How far weights moved that all moved (their median); None where they agree. What a tensor's statistics do not show of it
+    may have come in all the same."""
     background: float = 0.0
     """Relative size of what every operation of this pair adds on its own, where its arithmetic differs throughout."""
 
@@ -67,14 +68,22 @@ class Tolerance:
         table = {"output": FACTORS, "input": FACTORS, "gradient": GRADIENT_FACTORS}.get(role, BACKWARD_FACTORS)
         factors = table["half" if dtype in HALVES else "single"]
         wide = self.widened.get(row.group, 1.0)
-        few = 1.0 + SMALL / math.sqrt(row.elements)
-        if role == "gradient" and row.vector:
+        elements = max(1, math.prod(row.shape))
+        few = 1.0 + SMALL / math.sqrt(elements)
+        tokens = elements / max(1, row.shape[-1]) if row.shape else 1
+        shared = max(1.0, math.sqrt(tokens / SHARING_TOKENS))
+        if role == "gradient" and len(row.shape) == 1:
             wide *= SUMMED_GRADIENT
 
         def of(index: int) -> float:
-            any_gain = MOVED_NORM_GAIN if index == 0 and self.moved else ANY_GAINS[index]
-            any_gain += SMALL_NORM / math.sqrt(row.elements) if index == 0 else 0.0
-            passed = NORM_GAINS[index] * reached[0] + any_gain * reached[1] + FRESH[index] * self.background
+            any_gain = MOVED_NORM_GAIN if index == 0 and self.moved is not None else ANY_GAINS[index]
+            any_gain += SMALL_NORM / math.sqrt(elements) if index == 0 else 0.0
+            any_gain *= shared if index == 2 else 1.0
+            passed = (
+                NORM_GAINS[index] * reached[0]
+                + any_gain * max(reached[1], self.moved or 0.0)
+                + FRESH[index] * self.background
+            )
             return wide * (factors[index] * floor[index] + few * passed)
 
         return (of(0), of(1), of(2))

@@ -151,7 +151,7 @@ def _judge(
     compared = int(measured.known.sum())
     rows, rows_why = judge_rows(forest, measured)
     weights = judge_weights(forest, measured, frozen=stage == "ref_compute_log_prob")
-    found, added = _faults(forest, measured, replace(tolerance, moved=bool(weights.moved)))
+    found, added = _faults(forest, measured, replace(tolerance, moved=weights.typical if weights.moved else None))
     if added:
         notes.append(
             f"{stage} rank {rank}: every operation adds about {added:.1g} of its own: another arithmetic (TF32, HF32?)"
@@ -176,7 +176,7 @@ def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance) -> tuple
     """The origins, and what every operation adds on its own, which is learnt in a first pass."""
     judge = Deviating(forest, measured, tolerance)
     found = judge.confirmed(list(Walk(forest, judge).faults()))
-    added = background(judge.fresh, LEAST_BACKGROUND) if found else 0.0
+    added = background(judge.fresh, LEAST_BACKGROUND) if found and tolerance.moved is None else 0.0
     if added:
         found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())
     return _without_border_cases(found), added
