@@ -6,7 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes says more about the machine than about the code: timings are benchmarks, never tests.
+hypothesis.settings.register_profile("sentinel", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("sentinel")
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,7 +15,9 @@ if [ -z "$python" ]; then
 fi
 if [ ! "$venv/.installed" -nt pyproject.toml ]; then
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-  "$venv/bin/pip" install --quiet --constraint constraints.txt --editable '.[dev]'
+  pins=constraints-$version.txt
+  [ -f "$pins" ] || pins=constraints.txt
+  "$venv/bin/pip" install --quiet --constraint "$pins" --editable '.[dev]'
   touch "$venv/.installed"
 fi
 "$venv/bin/python" -m pytest -n 2 -m 'not live and not torch'

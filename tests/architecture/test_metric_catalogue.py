@@ -5,7 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-import tomllib
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib
 
 from sentinel.core.catalogue import BANDED, PAIRED, PRESETS
 from sentinel.core.signatures import FIRST_NOT_FINITE, GROUPS, RECORDED, SIGNATURES, SUDDEN

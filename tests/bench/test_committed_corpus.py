@@ -8,12 +8,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+pytest.importorskip("torch", reason="the plan names the trainer, which is torch's")
+
 from bench.corpus import plan
 from bench.corpus.strength import clean_band, strength
 
 DATA = Path(__file__).parents[2] / "bench" / "corpus" / "data"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module", params=["tuning", "held_out"])
