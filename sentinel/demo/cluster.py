@@ -162,6 +162,8 @@ def hold(folder: str, accelerators: int) -> None:
     print(f"address {context.address_info['gcs_address']}", flush=True)
     sys.stdin.read()
     ray.shutdown()
+    # Also here, for a demo that was killed.
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
