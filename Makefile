@@ -27,13 +27,17 @@ packages: ## Debian packages of the live tests (Prometheus, Alertmanager, Chromi
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then deploy/debian_packages.sh; \
 	else echo "not root: the tests that need Prometheus, Alertmanager or Chromium are left out unless installed"; fi
 
+# On a shared machine a test can lose its time limit to somebody else: with ONCE_MORE=1 what failed is tried again, alone,
+# and fails for good when it fails twice.
+once_more = $(if $(ONCE_MORE),|| { echo 'once more, what failed:'; $(BIN)/python -m pytest --last-failed -m '$(1)'; })
+
 # Two at a time what is quick; one after the other what starts clusters, so that timings and memory mean something.
 test: install packages ## all tests, the live ones included; K=name for some
 ifdef K
 	$(BIN)/python -m pytest -k '$(K)'
 else
-	$(BIN)/python -m pytest -n 2 -m 'not live'
-	$(BIN)/python -m pytest -m live
+	$(BIN)/python -m pytest -n 2 -m 'not live' $(call once_more,not live)
+	$(BIN)/python -m pytest -m live $(call once_more,live)
 endif
 
 fast: install ## the tests that need no verl run
