@@ -29,7 +29,7 @@ packages: ## Debian packages of the live tests (Prometheus, Alertmanager, Chromi
 
 # On a shared machine a test can lose its time limit to somebody else: with ONCE_MORE=1 what failed is tried again, alone,
 # and fails for good when it fails twice.
-once_more = $(if $(ONCE_MORE),|| { echo 'once more, what failed:'; $(BIN)/python -m pytest --last-failed -m '$(1)'; })
+once_more = $(if $(ONCE_MORE),|| { echo 'once more what failed:'; $(BIN)/python -m pytest --last-failed -m '$(1)'; })
 
 # Two at a time what is quick; one after the other what starts clusters, so that timings and memory mean something.
 test: install packages ## all tests, the live ones included; K=name for some
