@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,9 @@ def run_top(args: argparse.Namespace) -> int:
     try:
         terminal.live(lambda: cluster.ask(args, "overview", {"run": args.name}))
     except KeyboardInterrupt:
-        return OK
+        # A question may be under way on Ray's thread, and Ray's own farewell would wait for it.
+        sys.stdout.flush()
+        os._exit(OK)
     except (cluster.AbsentError, cluster.UnreachableError) as error:
         print(f"sentinel top: {error}", file=sys.stderr)
         return FOUND
