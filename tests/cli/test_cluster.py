@@ -67,7 +67,10 @@ def test_a_raylet_on_this_machine_is_found(tmp_path, monkeypatch):
     raylet.symlink_to(sys.executable)
     process = subprocess.Popen([str(raylet), "-c", "input()", "--gcs-address=192.0.2.7:12345"], stdin=subprocess.PIPE)
     try:
-        assert "192.0.2.7:12345" in cluster.gcs_addresses()
+        end = time.monotonic() + 10  # a process that is just being started has no command line yet
+        while "192.0.2.7:12345" not in cluster.gcs_addresses():
+            assert time.monotonic() < end
+            time.sleep(0.01)
     finally:
         process.communicate(b"\n")
 
