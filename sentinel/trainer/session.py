@@ -111,8 +111,9 @@ class Session:
             self._ended = True
             self._over.set()
             self._put({"t": "end", "at": time.time(), "finished": True})
+            end = time.monotonic() + self.wait_seconds  # one bound for all outlets together
             for emitter in self._emitters:
-                emitter.wait(emitter.last_number, self.wait_seconds)
+                emitter.wait(emitter.last_number, end - time.monotonic())
 
     def close(self) -> None:
         """Stop the threads; waits at most a second for each. For tests and for loops that detach."""

@@ -148,3 +148,28 @@ def test_a_daemon_that_lost_its_memory_is_told_again_who_is_training_and_not_at_
     assert until(lambda: len(daemon.of("start")) == 2 and len(daemon.of("step")) == 5)
     session.close()
     assert [start["facts"] for start in daemon.of("start")] == [{"trainer": "v0"}] * 2
+
+
+def test_the_last_wait_of_a_run_has_one_bound_however_many_outlets_are_silent():
+    class Silent(Daemon):
+        hung = False
+
+        def send(self, records):
+            while self.hung:
+                time.sleep(0.01)
+            return super().send(records)
+
+    daemon, recording = Silent(), Silent()
+    session = Session("r", Outlets(daemon=daemon, recording=recording), "/local")
+    session.wait_seconds = 0.4
+    session.step_logged(1, {"a": 1.0})
+    assert until(lambda: all(emitter.prompt for emitter in session._emitters))
+    daemon.hung = recording.hung = True
+
+    began = time.perf_counter()
+    session.finished()
+    spent = time.perf_counter() - began
+    daemon.hung = recording.hung = False
+    session.close()
+
+    assert 0.3 < spent < 0.7
