@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sentinel.core.report import render
 from sentinel.daemon import captured, entries, report_files
@@ -18,7 +18,7 @@ from sentinel.records import AskTriage, IncidentChanged, TriageArrived
 from sentinel.sinks.alerting import Alerts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from sentinel.daemon.watchdog import Watchdog
     from sentinel.records import Effect, Incident
@@ -62,6 +62,10 @@ class Deeds:
     def save(self, run: str) -> None:
         """Write a snapshot of a run soon."""
         self._chores.do(("save", run), self._watchdog.with_watch, run, lambda watch: watch.save())
+
+    def beside(self, key: Hashable, job: Callable[..., None], *args: Any) -> None:
+        """Do something of the Watchdog's own beside the watch."""
+        self._chores.do(key, job, *args)
 
     def wait(self, seconds: float) -> bool:
         """Wait until every chore is done; False after `seconds`."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sentinel.core.engine import from_plain, to_plain
 from sentinel.core.report.incidents import Tracked
 from sentinel.daemon import entries
+from sentinel.daemon.alignment import Description
 from sentinel.daemon.announcing import Announcements
 from sentinel.daemon.planning import Config
 from sentinel.daemon.protocol import bounded
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from sentinel.core.engine import WatchState
     from sentinel.daemon.journaling import Keeper, Kept
     from sentinel.daemon.planning import Plan, Planner, Prepared
-    from sentinel.daemon.protocol import Described, Started, Stepped
+    from sentinel.daemon.protocol import Started, Stepped
     from sentinel.daemon.sessions import Session
-    from sentinel.records import Effect, Event, Incident, RunSnapshot, WorkerSaid
+    from sentinel.records import Effect, Event, Incident, RunSnapshot
 
 SNAPSHOT_VERSION = 1
 ANNOUNCED = "announced"
@@ -58,7 +59,7 @@ class RunWatch:
         self.sessions = Sessions()
         self.facts: Mapping[str, Any] = {}
         self.trainer: dict[str, float] = {}
-        self._described: dict[str, Any] = {}
+        self.description = Description()
         self.remarks: dict[str, str] = {}
         """Code -> sentence: what the daemon itself has to say about this watch."""
         self.incidents: dict[str, Incident] = {}
@@ -135,13 +136,10 @@ class RunWatch:
         self._note(effects)
         return effects
 
-    def describe(self, record: Described) -> tuple[WorkerSaid, ...]:
-        """Return what is to be said of a run that told what it computes with."""
-        from sentinel.daemon.alignment import remarks
-
-        self._described |= record.facts
-        reference = self.prepared.reference
-        return remarks(self._described, reference.fingerprint if reference else None, record.at)
+    def describe(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """Keep what the run said of itself, or how much of it is compared; see `alignment`."""
+        self.keeper.append(kind, payload)
+        self.description.take_up(kind, payload)
 
     def announced(self, incident: str, change: str) -> None:
         """An alert went out; it is not sent again after a restart."""
@@ -227,6 +225,7 @@ class RunWatch:
                 "incidents": [entries.plain(incident) for incident in self.incidents.values()],
                 "asked": [entries.plain(ask) for ask in self.asked.values()],
                 "announcements": self.announcements.to_plain(),
+                "description": entries.plain(self.description),
                 "finished": self.finished,
             }
         )
@@ -255,7 +254,7 @@ class RunWatch:
                 self._rewelcome(entry.payload)
             elif entry.kind == ANNOUNCED:
                 self.announcements.pay(str(entry.payload["incident"]), str(entry.payload["change"]))
-            else:
+            elif not self.description.take_up(entry.kind, entry.payload):
                 self._refold(entry.kind, entry.payload)
         except Exception as error:  # noqa: BLE001  # one entry must not keep the daemon from coming back
             self.remarks["journal_unread"] = f"entry {entry.seq} is left out: {type(error).__name__}: {error}"
@@ -268,6 +267,7 @@ class RunWatch:
         self.finished = plain["finished"]
         self.announcements = Announcements.from_plain(plain["announcements"])
         self.sessions = Sessions.from_plain(plain["sessions"])
+        self.description = Description(**plain.get("description", {}))
         self.asked = {ask.capture: ask for ask in map(entries.ask, plain["asked"]) if ask is not None}
         try:
             self.state = from_plain(plain["state"], self.prepared.reference)

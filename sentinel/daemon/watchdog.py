@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sentinel.core.report import render
-from sentinel.daemon import deeds, protocol
+from sentinel.daemon import alignment, deeds, protocol
 from sentinel.daemon.journaling import Keeper
 from sentinel.daemon.run_watch import RunWatch
 from sentinel.daemon.stopwatch import Stopwatch
@@ -169,6 +169,8 @@ class Watchdog:
             return
         watch = self._open(run, keeper)
         self.deeds.resume(watch)
+        if watch.description.waits:
+            self._align(watch)
         self._show(watch)
 
     def _open(self, run: str, keeper: Keeper) -> RunWatch:
@@ -208,13 +210,17 @@ class Watchdog:
         elif isinstance(record, protocol.Said):
             effects = watch.tell(WorkerSaid(record.code, record.text, record.at), session)
         elif isinstance(record, protocol.Described):
-            for said in watch.describe(record):
-                effects += watch.tell(said, session)
+            watch.describe(alignment.DESCRIBED, {"facts": dict(record.facts), "at": record.at})
+            self._align(watch)
         elif isinstance(record, protocol.Health):
             watch.trainer = dict(record.numbers)
         elif isinstance(record, protocol.Ended):
             self._leave(watch, session, finished=record.finished, at=record.at or now)
         self.deeds.carry_out(watch, effects)
+
+    def _align(self, watch: RunWatch) -> None:
+        """Compare what a run said of itself with its baseline, beside the watch."""
+        self.deeds.beside(("align", watch.run), alignment.align, self, watch.run)
 
     def _leave(self, watch: RunWatch, session: str, *, finished: bool, at: float) -> None:
         if watch.sessions.current is not None:

@@ -2,11 +2,13 @@
 """The checklist while a run goes: workers that differ open an incident, other sides are warned of, equal ones are not."""
 
 import json
+import threading
 
 import pytest
 
 from sentinel.core.checklist import Side, parted_workers
 from sentinel.daemon.alignment import MISMATCH, load_rules, remarks
+from sentinel.daemon.chores import THREADS
 from tests.support.sides import changed, golden, target
 from tests.support.watching import World
 
@@ -70,7 +72,9 @@ def world(tmp_path):
 
 
 def describe(trainer, plain):
-    return trainer.send({"t": "facts", "at": 1.0, "facts": plain})
+    reply = trainer.send({"t": "facts", "at": 1.0, "facts": plain})
+    trainer.world.settle()
+    return reply
 
 
 def incidents(world):
@@ -88,6 +92,43 @@ def test_a_run_whose_workers_differ_has_an_incident_with_stage_config(world):
     (found,) = incidents(world)
     assert (found.kind, found.stage, found.state) == ("mismatch", "config", "open")
     assert "rank 3" in found.because
+
+
+def test_the_reply_does_not_wait_for_the_comparison(world):
+    """Its threads are busy with something else: the trainer has its answer all the same, the incident comes later."""
+    trainer = world.trainer()
+    go_on = threading.Event()
+    for place in range(THREADS):
+        world.watchdog.deeds.beside(("busy", place), go_on.wait, 10)
+    plain = {"workers": facts(changed(target(), "workers/3/variables/HCCL_DETERMINISTIC", ...))["workers"]}
+
+    reply = trainer.send({"t": "facts", "at": 1.0, "facts": plain}, trainer.step_record(1))
+
+    assert reply["step"] == 1
+    assert incidents(world) == []
+    go_on.set()
+    world.settle()
+    assert [incident.kind for incident in incidents(world)] == ["mismatch"]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_what_was_not_compared_when_the_daemon_was_killed_is_compared_by_the_next(world, saved):
+    trainer = world.trainer()
+    go_on = threading.Event()
+    for place in range(THREADS):
+        world.watchdog.deeds.beside(("busy", place), go_on.wait, 10)
+    plain = {"workers": facts(changed(target(), "workers/3/variables/HCCL_DETERMINISTIC", ...))["workers"]}
+    trainer.send({"t": "facts", "at": 1.0, "facts": plain})
+    if saved:
+        world.watchdog.with_watch("r", lambda watch: watch.save())
+    world.watchdog.deeds._chores._wanted.clear()
+    go_on.set()
+    world.kill()
+    world.start()
+    world.settle()
+
+    assert [incident.kind for incident in incidents(world)] == ["mismatch"]
+    assert not world.watchdog.with_watch("r", lambda watch: watch.description.waits)
 
 
 def test_differences_to_the_baseline_are_warnings_of_the_run_and_open_nothing(world):

@@ -58,6 +58,8 @@ class Rules:
     version_why: Mapping[str, str]
     variables: tuple[Variable, ...]
     keys: tuple[KeyRule, ...]
+    any_key: re.Pattern[str]
+    """The patterns of `keys` as one, a group each: the first that fits in one pass."""
     expected: tuple[Expected, ...]
     weights: re.Pattern[str]
     config: re.Pattern[str]
@@ -67,13 +69,15 @@ class Rules:
     def from_mapping(cls, plain: Mapping[str, Any]) -> Rules:
         """Return the rules of a parsed `checklist.toml`; a missing table is a bug of the file, and raises KeyError."""
         versions, model = plain["versions"], plain["model"]
+        keys = tuple(rule for one in plain["keys"] for rule in _key_rules(one))
         return cls(
             strict=tuple(versions["strict"]),
             close=tuple(versions["close"]),
             close_where_both=tuple(versions["close_where_both"]),
             version_why=dict(versions["why"]),
             variables=tuple(_variable(one) for one in plain["variables"]),
-            keys=tuple(rule for one in plain["keys"] for rule in _key_rules(one)),
+            keys=keys,
+            any_key=re.compile("|".join(f"({rule.pattern.pattern})" for rule in keys), re.DOTALL),
             expected=(*map(_expected, plain["expect"]), *map(_expected, plain["equal"])),
             weights=_any_of(model["weights"]),
             config=_any_of(model["config"]),
@@ -82,7 +86,10 @@ class Rules:
 
     def of_key(self, key: str) -> KeyRule:
         """Return the first rule that fits a key; the file ends with one that fits every key."""
-        return next(rule for rule in self.keys if rule.pattern.fullmatch(key))
+        found = self.any_key.fullmatch(key)
+        assert found is not None
+        assert found.lastindex is not None
+        return self.keys[found.lastindex - 1]
 
     def for_scenario(self, scenario: str) -> tuple[Variable, ...]:
         """Return the variables that a scenario needs."""
@@ -104,7 +111,7 @@ def _variable(one: Mapping[str, Any]) -> Variable:
 def _key_rules(one: Mapping[str, Any]) -> Iterator[KeyRule]:
     for pattern in one["patterns"]:
         yield KeyRule(
-            pattern=re.compile(_glob(pattern)),
+            pattern=re.compile(_glob(pattern), re.DOTALL),
             severity=one.get("severity", IGNORE),
             check=one.get("check", ""),
             why=one.get("why", ""),
