@@ -20,8 +20,12 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-SCORED, OTHER = 0, 1
-"""Seeds of the weights: of the scored pairs, and of the clean pair that shows how far two kernels part."""
+TUNING = int(os.environ.get("TRIAGE_TUNING") or 0)
+SCORED, OTHER = (1, 0) if TUNING else (0, 1)
+"""Seeds of the weights: of the pairs with faults, and of the clean pair that shows how far two kernels part.
+
+The set that tolerances are tuned on (`build --tuning 1`) has other weights, rows and faults than the one that is scored.
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,6 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--plans", default="")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--tuning", type=int, default=0, metavar="N", help="the Nth set for tuning, which is never scored"
+    )
     args = parser.parse_args(argv)
     if args.what == "one":
         _one_plan(args.plans, args.out, args.device)
@@ -46,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
             **os.environ,
             "MSPROBE_LOG_LEVEL": "4",
             "TRIAGE_GOLDEN_ONLY": "1" if args.what == "golden" else "",
+            "TRIAGE_TUNING": str(args.tuning or TUNING or ""),
         }
         command = [sys.executable, "-W", "ignore", "-m", "bench.triage_corpus", "one", str(folder), "--plans", name]
         subprocess.run([*command, "--device", args.device], check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -72,7 +80,7 @@ def _one_plan(name: str, out: Path, device: str) -> None:
         for structure in STRUCTURES:
             studio.dump(f"clean-{structure}", structure=structure)
             pairs.append(_pair(plan, f"clean-{structure}", None, "same", structure))
-        draw = random.Random(name)
+        draw = random.Random(f"tuning {TUNING} {name}" if TUNING else name)
         for number, planned in enumerate(studio.faults(draw)):
             fault = Fault(*planned)
             noise = studio.noises[number % len(studio.noises)]

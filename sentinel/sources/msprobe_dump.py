@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sentinel.errors import UnreadableDump
 from sentinel.records import UNKNOWN_STAGE, LayerStat
-from sentinel.sources.msprobe_json import DumpedTensor, entries, parents
+from sentinel.sources.msprobe_json import entries, parents
 
 _ENTRY = re.compile(r"^(?P<head>.+)\.(?P<kind>forward|backward|parameters_grad)\.(?P<call>\d+)$")
 _OPERATION = re.compile(r"^(?P<head>.+)\.(?P<call>\d+)\.(?P<kind>forward|backward)$")
@@ -129,9 +129,10 @@ def read_rank(file: Path) -> RankDump:
     parent_of = parents(file.parent / "construct.json", notes)
     header: dict[str, object] = {}
     stats: list[LayerStat] = []
+    rows = _Rows(str(file.parent / "dump_tensor_data"))
     for order, (name, entry) in enumerate(entries(file, header)):
         if isinstance(entry, dict):
-            stats += _rows(name, entry, order, parent_of.get(name) or "", file.parent)
+            stats += rows.of(name, entry, order, parent_of.get(name) or "")
     if not stats:
         raise UnreadableDump(
             file, "holds no tensor: the dump has only just begun, or its scope matched no module; trust it after stop()"
@@ -156,54 +157,87 @@ def split_name(name: str) -> tuple[str, str, int] | None:
     return head, found["kind"], int(found["call"])
 
 
-def _rows(name: str, entry: Mapping[str, object], order: int, parent: str, folder: Path) -> Iterator[LayerStat]:
-    split = split_name(name)
-    if split is None:
-        return
-    module, kind, _ = split
-    for field, value in entry.items():
-        prefix = f"parameters_grad.{field}" if kind == "parameters_grad" else _FIELDS.get(field)
-        if prefix is None:
-            continue
-        direction = "parameters" if prefix.startswith("parameters") else kind
-        for position, tensor in _tensors(prefix, value):
-            yield LayerStat(
-                name=name,
-                module=module,
-                direction=direction,
-                position=position,
-                order=order,
-                norm=tensor.norm,
-                mean=tensor.mean,
-                max=tensor.max,
-                min=tensor.min,
-                dtype=tensor.dtype,
-                shape=tensor.shape,
-                checksum=tensor.checksum,
-                parent=parent,
-                data=str(folder / "dump_tensor_data" / tensor.data) if tensor.data else None,
-            )
+class _Rows:
+    """Makes rows out of entries; equal dtypes, shapes and positions are one object each, for there are hundreds of thousands."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._shapes: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._words: dict[str, str] = {}
+
+    def of(self, name: str, entry: Mapping[str, object], order: int, parent: str) -> list[LayerStat]:
+        """The rows of one entry; none where its name is no call's."""
+        split = split_name(name)
+        if split is None:
+            return []
+        module, kind, _ = split
+        rows = []
+        for field, value in entry.items():
+            prefix = f"parameters_grad.{field}" if kind == "parameters_grad" else _FIELDS.get(field)
+            if prefix is None:
+                continue
+            direction = "parameters" if prefix.startswith("parameters") else kind
+            found: list[tuple[str, Mapping[str, object]]] = []
+            _collect(prefix, value, found)
+            for position, tensor in found:
+                word = self._words.setdefault(position, position)
+                rows.append(self._row((name, module, direction, word, order), tensor, parent))
+        return rows
+
+    def _row(self, place: tuple[str, str, str, str, int], tensor: Mapping[str, object], parent: str) -> LayerStat:
+        number = tensor.get("value")
+        if number is not None:
+            alone = _number(number)
+            return LayerStat(*place, alone, alone, alone, alone, "number", (), None, parent)
+        shape = tuple(tensor["shape"])  # type: ignore[arg-type]  # _collect lets nothing but lists through
+        known = self._shapes.get(shape)
+        if known is None:
+            known = self._shapes[shape] = tuple(int(size) for size in shape)
+        checksum, data = tensor.get("md5"), tensor.get("data_name")
+        return LayerStat(
+            *place,
+            _number(tensor.get("Norm")),
+            _number(tensor.get("Mean")),
+            _number(tensor.get("Max")),
+            _number(tensor.get("Min")),
+            self._dtype(str(tensor["dtype"])),
+            known,
+            checksum if isinstance(checksum, str) else None,
+            parent,
+            f"{self._folder}/{data}" if data and isinstance(data, str) else None,
+        )
+
+    def _dtype(self, written: str) -> str:
+        known = self._words.get(written)
+        if known is None:
+            known = self._words[written] = written.removeprefix("torch.")
+        return known
 
 
-def _tensors(position: str, value: object) -> Iterator[tuple[str, DumpedTensor]]:
+def _collect(position: str, value: object, found: list[tuple[str, Mapping[str, object]]]) -> None:
     """Every tensor or plain number below `value`, with its place in the arguments."""
-    if isinstance(value, DumpedTensor):
-        yield position, value
-    elif isinstance(value, list):
+    if isinstance(value, list):
         for index, item in enumerate(value):
-            # A gradient is a list of one; its place is the parameter's name alone.
-            below = position if position.startswith("parameters_grad.") else f"{position}.{index}"
-            yield from _tensors(below, item)
+            if item is not None:
+                # A gradient is a list of one; its place is the parameter's name alone.
+                below = position if position.startswith("parameters_grad.") else f"{position}.{index}"
+                _collect(below, item, found)
     elif isinstance(value, dict):
-        number = value.get("value")
-        if value.get("type") in {"int", "float"} and isinstance(number, (int, float)):
-            yield (
-                position,
-                DumpedTensor("number", (), float(number), float(number), float(number), float(number), None, None),
-            )
+        dtype, shape = value.get("dtype"), value.get("shape")
+        if isinstance(dtype, str) and isinstance(shape, list):
+            if all([isinstance(size, int) for size in shape]):  # noqa: C419  # no generator: half a million calls
+                found.append((position, value))
+        elif value.get("type") in {"int", "float"} and isinstance(value.get("value"), (int, float)):
+            found.append((position, value))
         elif "type" not in value:
             for key, item in value.items():
-                yield from _tensors(f"{position}.{key}", item)
+                _collect(f"{position}.{key}", item, found)
+
+
+def _number(value: object) -> float | None:
+    if type(value) is float:
+        return value
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _folders(start: Path) -> Iterator[str]:

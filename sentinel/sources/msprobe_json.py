@@ -1,37 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON of msprobe dumps, decoded entry by entry.
 
-dump.json holds bare NaN and Infinity, so the standard json module reads it; it may be hundreds of megabytes, so tensors
-are shrunk while they are decoded and the text is read in chunks. A file that ends too early is refused.
+dump.json holds bare NaN and Infinity, so the standard json module reads it; it may be hundreds of megabytes, so the text is
+read in chunks and no more than one entry is held as JSON. A file that ends too early is refused.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from sentinel.errors import UnreadableDump
 
 CHUNK_CHARS = 1 << 21
-
-
-class DumpedTensor(NamedTuple):
-    """What a dump says of one tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    max: float | None
-    min: float | None
-    mean: float | None
-    norm: float | None
-    checksum: str | None
-    data: str | None
+# A key without escapes and the colon after it.
+_KEY = re.compile(r'[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*')
 
 
 def entries(file: Path, header: dict[str, object]) -> Iterator[tuple[str, object]]:
-    """The pairs of "data" in order, tensors as `DumpedTensor`; the rest of the top level goes into `header`.
+    """The pairs of "data" in order; the rest of the top level goes into `header`.
 
     Raises:
         UnreadableDump: the file cannot be opened, is cut off, or is no dump.json.
@@ -80,9 +70,7 @@ class _Cursor:
         self._text = ""
         self._at = 0
         self._ended = False
-        self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._dtypes: dict[str, str] = {}
-        self._decoder = json.JSONDecoder(object_pairs_hook=self._shrink)
+        self._decoder = json.JSONDecoder()
 
     def peek(self) -> str:
         """The next character that is no blank."""
@@ -126,11 +114,26 @@ class _Cursor:
         """The pairs of the object that begins here."""
         self.expect("{")
         while self.peek() != "}":
-            key = str(self.value())
-            self.expect(":")
-            yield key, self.value()
+            found = _KEY.match(self._text, self._at)
+            whole = self._at_once(found.end()) if found is not None else None
+            if found is not None and whole is not None:
+                self._at = whole[1]
+                yield found[1], whole[0]
+            else:
+                key = str(self.value())
+                self.expect(":")
+                yield key, self.value()
             self.skip_comma()
         self._at += 1
+
+    def _at_once(self, at: int) -> tuple[object, int] | None:
+        """The object at a place of the text and where it ends; None where the text at hand does not hold all of it."""
+        if not self._text.startswith("{", at):
+            return None
+        try:
+            return self._decoder.raw_decode(self._text, at)
+        except json.JSONDecodeError:
+            return None
 
     def _more(self) -> bool:
         if self._ended:
@@ -147,29 +150,3 @@ class _Cursor:
         return UnreadableDump(
             self._file, "ends in the middle of its JSON: still being written, or its writer died; trust it after stop()"
         )
-
-    def _shrink(self, pairs: list[tuple[str, object]]) -> object:
-        found = dict(pairs)
-        dtype, listed = found.get("dtype"), found.get("shape")
-        if (
-            not isinstance(dtype, str)
-            or not isinstance(listed, list)
-            or not all(isinstance(size, int) for size in listed)
-        ):
-            return found
-        shape = tuple(listed)
-        checksum, data = found.get("md5"), found.get("data_name")
-        return DumpedTensor(
-            self._dtypes.setdefault(dtype, dtype.removeprefix("torch.")),
-            self._shapes.setdefault(shape, shape),
-            _number(found.get("Max")),
-            _number(found.get("Min")),
-            _number(found.get("Mean")),
-            _number(found.get("Norm")),
-            checksum if isinstance(checksum, str) else None,
-            data if isinstance(data, str) else None,
-        )
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None

@@ -11,7 +11,7 @@ import numpy as np
 from sentinel.core.triage.deviation import Deviations
 from sentinel.core.triage.forest import Forest, Node
 from sentinel.core.triage.tolerance import HALVES, RowKind, Tolerance, Triple
-from sentinel.core.triage.walk import Fault, Level
+from sentinel.core.triage.walk import NOTHING, Fault, Level
 
 Group = tuple[str, str, str]
 _INFINITE = float("inf")
@@ -108,7 +108,10 @@ class Deviating:
         self._rows = forest.rows
         self._sizes: list[tuple[float, float, float]] = measured.size.tolist()
         self._floors: list[tuple[float, float, float]] = measured.floor.tolist()
-        self._levels: list[Level] = [(norm, reach, hidden) for norm, reach, hidden in measured.level.tolist()]
+        self._levels: list[Level] = [
+            (norm, reach, hidden) if norm or reach or hidden else NOTHING
+            for norm, reach, hidden in measured.level.tolist()
+        ]
         self._exact: list[bool] = measured.exact.tolist()
         self._routed: list[bool] = measured.routed.tolist()
         self._tolerance = tolerance

@@ -34,8 +34,10 @@ def most(*levels: Level) -> Level:
     """The largest of each."""
     norm = reach = hidden = 0.0
     for level in levels:
+        if level is NOTHING:
+            continue
         norm, reach, hidden = max(norm, level[0]), max(reach, level[1]), max(hidden, level[2])
-    return (norm, reach, hidden)
+    return (norm, reach, hidden) if norm or reach or hidden else NOTHING
 
 
 class Judge(Protocol):
@@ -106,13 +108,13 @@ class Walk:
                 yield Fault(node, node, fault[0], fault[1], None)
 
     def _level(self, rows: list[int]) -> Level:
-        level = most(*[self.judge.level(row) for row in rows])
+        level = most(*[self.judge.level(row) for row in rows]) if rows else NOTHING
         self._hidden = max(self._hidden, level[2])
         return level
 
     def _unseen(self) -> Level:
         """What of a deviation so far may have passed through tensors whose statistics do not show it."""
-        return (0.0, self._hidden, self._hidden)
+        return (0.0, self._hidden, self._hidden) if self._hidden else NOTHING
 
     def _worst(self, rows: list[int], node: Node, explained: Level, role: str) -> tuple[int, float] | None:
         worst: tuple[int, float] | None = None
