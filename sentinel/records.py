@@ -103,6 +103,17 @@ class Reference:
     rollout_steps: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """One answer of a rollout, as the run wrote it."""
+
+    prompt: str
+    output: str
+    score: float | None = None
+    """None where the row has none; NaN is a value."""
+    step: int | None = None
+
+
 # --------------------------------------------------------------------------- events: what the engine is told
 
 
@@ -249,6 +260,10 @@ class CaptureOrder:
     modules: tuple[str, ...] = ()
     """Module paths that the dump is narrowed to; empty: the whole model."""
     task: str = "statistics"
+    expected_bytes: int = 0
+    """What it is predicted to take on disk, all steps; 0 where nothing is known. The trainer asks for that much free space."""
+    rerun: bool = False
+    """True: not the next step is dumped, but the kept inputs of `first_step` are run again at the next boundary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +365,8 @@ class Triage:
     notes: tuple[str, ...] = ()
     suspects: tuple[Divergence, ...] = ()
     """The next places, at most three."""
+    tensor_bytes: int | None = None
+    """What the tensors of the first place's module would take on disk, by the shapes in the dump; None where not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ GROUPS = (
     "demo",
     "evaluation",
     "preflight",
+    "rollout",
     "doctor",
 )
 """Modules of this package that hold verbs, in the order of `sentinel --help`."""
