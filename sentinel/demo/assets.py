@@ -59,15 +59,17 @@ Progress = Callable[[int, int, float], None]
 """Called with steps done, steps in all, and the loss in nats."""
 
 
-def prepare(folder: Path, settings: AssetSettings | None = None, progress: Progress | None = None) -> Assets:
-    """Make the assets in `folder`, or find them there from an earlier call with the same settings."""
+def prepare(
+    folder: Path, settings: AssetSettings | None = None, progress: Progress | None = None, device: str = "cpu"
+) -> Assets:
+    """Make the assets in `folder`, on `device`, or find them there from an earlier call with the same settings."""
     settings = settings or AssetSettings()
     found = load(folder, settings)
     if found is not None:
         return found
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    stamp = {"settings": _wanted(settings), "loss": _make(folder, settings, progress)}
+    stamp = {"settings": _wanted(settings), "loss": _make(folder, settings, progress, device)}
     (folder / STAMP).write_text(json.dumps(stamp, indent=1), encoding="utf-8")
     return _assets(folder, stamp)
 
@@ -130,14 +132,14 @@ def dialogues(rng: random.Random) -> Iterator[tuple[str, str]]:
             yield f"Which is larger, {pair[0]} or {pair[1]}?", f"{high} is larger than {low}."
 
 
-def _make(folder: Path, settings: AssetSettings, progress: Progress | None) -> float:
+def _make(folder: Path, settings: AssetSettings, progress: Progress | None, device: str) -> float:
     """Write every file; the last loss."""
     rng = random.Random(settings.seed)
     source = dialogues(rng)
     corpus = [next(source) for _ in range(1000)]
     tokenizer = _tokenizer(corpus, settings)
     tokenizer.save_pretrained(folder / "model")
-    model, loss = _trained_model(tokenizer, source, settings, progress)
+    model, loss = _trained_model(tokenizer, source, settings, progress, device)
     model.save_pretrained(folder / "model")
     prompts = [next(source) for _ in range(settings.train_prompts + 8)]
     _write_prompts(folder / "train.parquet", prompts[: settings.train_prompts])
@@ -168,7 +170,7 @@ def _tokenizer(corpus: Sequence[tuple[str, str]], settings: AssetSettings) -> An
 
 
 def _trained_model(
-    tokenizer: Any, source: Iterator[tuple[str, str]], settings: AssetSettings, progress: Progress | None
+    tokenizer: Any, source: Iterator[tuple[str, str]], settings: AssetSettings, progress: Progress | None, device: str
 ) -> tuple[Any, float]:
     """The model after its lessons, and the mean loss of the last fifty steps."""
     import torch
@@ -190,14 +192,16 @@ def _trained_model(
         bos_token_id=None,
         tie_word_embeddings=False,
     )
-    model = Qwen2ForCausalLM(config).train()
+    # Made on the CPU, so that the start is the same on every device.
+    model = Qwen2ForCausalLM(config).train().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=settings.learning_rate, total_steps=settings.train_steps, pct_start=0.1
     )
     recent: list[float] = []
     for step in range(settings.train_steps):
-        ids, labels = _lesson(tokenizer, [next(source) for _ in range(settings.batch)])
+        lesson = _lesson(tokenizer, [next(source) for _ in range(settings.batch)])
+        ids, labels = (part.to(device) for part in lesson)
         loss = model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()

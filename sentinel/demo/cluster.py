@@ -30,13 +30,14 @@ QUIET = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "CUDA_VISIBLE_DEVICES": "",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "MSPROBE_LOG_LEVEL": "3",
     "HYDRA_FULL_ERROR": "1",
 }
+# On a CPU nothing may wake a GPU that happens to be there.
+HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
 # What would attach a process of the demo to something that is not the demo's.
 FOREIGN = (
     "RAY_ADDRESS", "RAY_NAMESPACE", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_JOB_CONFIG_JSON_ENV_VAR",
@@ -67,9 +68,10 @@ class Cluster:
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token_file)}
 
 
-def clean_environment() -> dict[str, str]:
+def clean_environment(device: str = "cpu") -> dict[str, str]:
     """The environment of this process without what belongs to other clusters and runs, and quiet."""
-    return {key: value for key, value in os.environ.items() if key not in FOREIGN} | QUIET
+    kept = {key: value for key, value in os.environ.items() if key not in FOREIGN}
+    return kept | QUIET | (HIDDEN if device == "cpu" else {})
 
 
 @contextmanager

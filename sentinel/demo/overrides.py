@@ -15,6 +15,8 @@ PROJECT = "sentinel-demo"
 EXPERIMENT = "tiny"
 """Project and experiment are part of the path of verl's rollout recordings, so they stay the same in every run."""
 KIT = "sentinel.demo.kit.plugin"
+PLATFORMS = {"cpu": "cpu", "cuda": "nvidia"}
+"""Device -> verl's name of its platform."""
 METRICS_FILE = "metrics.jsonl"
 ROLLOUT_DATA = "rollout_data"
 
@@ -29,6 +31,12 @@ class RunSettings:
     ranks: int = 1
     critic: bool = False
     """GAE with a critic instead of GRPO."""
+    device: str = "cpu"
+    """`cpu`, or `cuda`: then without a `cluster`, and with one GPU a rank."""
+    precision: str = "fp32"
+    """What the engines compute with: `fp32` or `bf16`; parameters and their updates are fp32 in both."""
+    seed: int = 42
+    """Of the rollouts."""
     attention: str = "eager"
     micro_batches: int = 1
     """Micro-batches a step and rank, in the log-probabilities and in the update."""
@@ -47,7 +55,7 @@ class RunSettings:
 def run_environment(settings: RunSettings, folder: Path) -> dict[str, str]:
     """What differs from run to run in the environment of its processes."""
     given = {
-        "VERL_PLATFORM": "cpu",
+        "VERL_PLATFORM": PLATFORMS[settings.device],
         "VERL_USE_EXTERNAL_MODULES": KIT,
         "VERL_FILE_LOGGER_PATH": str(folder / METRICS_FILE),
         **settings.environment,
@@ -85,11 +93,12 @@ def _algorithm(settings: RunSettings) -> list[str]:
     return [f"algorithm.adv_estimator={'gae' if settings.critic else 'grpo'}"]
 
 
-def _engine(prefix: str) -> list[str]:
-    """The section of one FSDP engine: fp32 throughout, nothing compiled."""
+def _engine(prefix: str, settings: RunSettings) -> list[str]:
+    """The section of one FSDP engine: nothing compiled, sums of gradients in fp32."""
     return [
         f"{prefix}.use_torch_compile=False",
-        *(f"+{prefix}.mixed_precision.{part}_dtype=fp32" for part in ("param", "reduce", "buffer")),
+        f"+{prefix}.mixed_precision.param_dtype={settings.precision}",
+        *(f"+{prefix}.mixed_precision.{part}_dtype=fp32" for part in ("reduce", "buffer")),
     ]
 
 
@@ -111,12 +120,13 @@ def _actor(settings: RunSettings, assets: Assets) -> list[str]:
         f"{base}.actor.use_kl_loss=True",
         f"{base}.actor.use_torch_compile=False",
         f"{base}.actor.optim.lr={settings.learning_rate}",
-        *_engine(f"{base}.actor.fsdp_config"),
-        *_engine(f"{base}.ref.fsdp_config"),
+        *_engine(f"{base}.actor.fsdp_config", settings),
+        *_engine(f"{base}.ref.fsdp_config", settings),
         f"{base}.ref.log_prob_micro_batch_size_per_gpu={rows}",
         f"{base}.rollout.name=democpu",
         f"{base}.rollout.tensor_model_parallel_size=1",
         f"{base}.rollout.n=4",
+        f"{base}.rollout.seed={settings.seed}",
         f"{base}.rollout.log_prob_micro_batch_size_per_gpu={rows}",
         f"{base}.rollout.agent.num_workers=1",
         f"{base}.rollout.free_cache_engine=False",
@@ -134,7 +144,7 @@ def _critic(settings: RunSettings, assets: Assets) -> list[str]:
         f"critic.ppo_mini_batch_size={settings.prompts}",
         f"critic.ppo_micro_batch_size_per_gpu={rows}",
         f"critic.optim.lr={settings.learning_rate}",
-        *_engine("critic.fsdp"),
+        *_engine("critic.fsdp", settings),
     ]
 
 
@@ -145,7 +155,7 @@ def _trainer(settings: RunSettings, folder: Path) -> list[str]:
         f"reward.custom_reward_function.path={reward}",
         "reward.custom_reward_function.name=compute_score",
         f"trainer.use_v1={settings.trainer == 'v1'}",
-        "trainer.device=cpu",
+        f"trainer.device={settings.device}",
         f"trainer.n_gpus_per_node={settings.ranks}",
         "trainer.nnodes=1",
         "trainer.val_before_train=False",
@@ -181,7 +191,9 @@ def _ray(settings: RunSettings, folder: Path, cluster: Cluster | None) -> list[s
         return [
             f"+{init}.address=local",
             f"{init}.num_cpus=32",
-            f"+{init}.resources.NPU={settings.ranks}",
+            f"+{init}.resources.NPU={settings.ranks}"
+            if settings.device == "cpu"
+            else f"+{init}.num_gpus={settings.ranks}",
             f"+{init}.include_dashboard=False",
             f"+{init}.object_store_memory=300000000",
         ]

@@ -85,7 +85,9 @@ def launch(
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     run = Run(name=settings.name, folder=folder, seconds=0.0)
-    environment = (cluster.environment() if cluster else clean_environment()) | run_environment(settings, folder)
+    environment = (cluster.environment() if cluster else clean_environment(settings.device)) | run_environment(
+        settings, folder
+    )
     command = [sys.executable, "-m", "verl.trainer.main_ppo", *overrides(settings, folder, assets, cluster)]
     (folder / "command.txt").write_text("\n".join(command) + "\n", encoding="utf-8")
     with run.log.open("w") as log:

@@ -24,6 +24,13 @@ STAGES = {
     "ref_compute_log_prob": ("compute_ref_log_prob", "ref"),
     "actor_update": ("update_actor", "actor"),
 }
+CRITIC_STAGES = {
+    # stage: method of the critic's training worker
+    "compute_values": "infer_batch",
+    "critic_update": "train_mini_batch",
+}
+ROLLOUT = "rollout"
+"""The stage of a fault in the rollout engine's own copy of the model."""
 KINDS = ("scale", "bias", "mask", "mantissa", "stale", "nan_grad")
 MASK_SEED = 20240229
 
@@ -64,9 +71,12 @@ def from_environment() -> Fault | None:
 
 
 def install(module: Any) -> None:
-    """Wrap the stage of verl's hybrid worker that the plan names; nothing without a plan."""
+    """Wrap the stage of verl's workers that the plan names; nothing without a plan, or with one for the rollouts."""
     fault = from_environment()
-    if fault is None:
+    if fault is None or fault.stage == ROLLOUT:
+        return
+    if fault.stage in CRITIC_STAGES:
+        _install_in_critic(module.TrainingWorker, fault)
         return
     worker = module.ActorRolloutRefWorker
     method, part = STAGES[fault.stage]
@@ -104,6 +114,32 @@ def _with_clock(update_weights: Any, part: str, fault: Fault) -> Any:
                 self._demo_history = deque(maxlen=int(fault.size) + 1)
             self._demo_history.append(_weights(_module(self, part, fault)))
         return result
+
+    return method
+
+
+def _install_in_critic(worker: Any, fault: Fault) -> None:
+    """Wrap both methods of every training worker; in that of the critic the fault is planted in its stage.
+
+    The critic computes values once a step, before its update, so the calls of `infer_batch` count the steps.
+    """
+    for stage, name in CRITIC_STAGES.items():
+        setattr(worker, name, _critic_method(getattr(worker, name), fault, planted_here=stage == fault.stage))
+
+
+def _critic_method(original: Any, fault: Fault, *, planted_here: bool) -> Any:
+    counts = original.__name__ == CRITIC_STAGES["compute_values"]
+
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        if getattr(self.config, "model_type", None) != "value_model":
+            return original(self, *args, **kwargs)
+        self._demo_step = getattr(self, "_demo_step", 0) + counts
+        if not (planted_here and fault.active(self._demo_step)):
+            return original(self, *args, **kwargs)
+        print(f"demo: fault active in step {self._demo_step}", flush=True)
+        with planted(dict(self.engine.module.named_modules())[fault.module], fault):
+            return original(self, *args, **kwargs)
 
     return method
 
@@ -193,7 +229,7 @@ def _spoil(fault: Fault, y: Any) -> Any:
         order = torch.randperm(y.shape[-1], generator=torch.Generator().manual_seed(MASK_SEED))
         keep = torch.ones(y.shape[-1], dtype=y.dtype)
         keep[order[: max(1, round(fault.size * y.shape[-1]))]] = 0
-        return y * keep
+        return y * keep.to(y.device)
     if fault.kind == "mantissa":
         bits = y.detach().float().contiguous().view(torch.int32)
         cut = (bits & ~((1 << int(fault.size)) - 1)).view(torch.float32).to(y.dtype)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What verl loads in each of its processes: the CPU platform at once, every other patch when its module is imported.
 
+What only a CPU needs is left out where VERL_PLATFORM names another platform.
+
 verl imports this in the middle of its own import, so no verl module but the platform's may be imported here;
 wrapt runs each patch right after the module that it concerns was executed.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import wrapt
@@ -73,9 +76,13 @@ def patch_rollouts(module: Any) -> None:
 
 __all__ = ["cpu_platform"]
 
-for name, patch in (
+ONLY_ON_A_CPU = (
     ("verl.utils.distributed", patch_process_group),
     ("verl.workers.engine.fsdp.transformer_impl", patch_engine),
+)
+
+for name, patch in (
+    *(ONLY_ON_A_CPU if os.environ.get("VERL_PLATFORM") == "cpu" else ()),
     ("verl.utils.model", patch_critic_loader),
     ("verl.workers.rollout.replica", patch_replicas),
     ("verl.workers.rollout.base", patch_rollouts),

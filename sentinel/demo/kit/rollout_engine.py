@@ -23,11 +23,13 @@ class DemoReplica(RolloutReplica):
 
     async def launch_servers(self):
         """Start the server; verl's client calls it through its Ray handle."""
+        from verl.utils.device import get_device_name
+
         path = self.model_config["path"] if isinstance(self.model_config, dict) else self.model_config.path
         server = (
             ray.remote(RolloutServer)
             .options(name=server_name(self.replica_rank), num_cpus=0, max_concurrency=1000)
-            .remote(path, self.config.seed, self.config.response_length)
+            .remote(path, self.config.seed, self.config.response_length, get_device_name())
         )
         self.servers = [server]
         self._server_handle = server
@@ -43,7 +45,7 @@ class WeightSender(BaseRollout):
         """Nothing was released."""
 
     async def release(self):
-        """Nothing to release on a CPU."""
+        """Nothing is released."""
 
     async def update_weights(self, weights, wire_format="named_tensors", **kwargs):
         """Send a copy of every tensor, in the trainer's own precision."""

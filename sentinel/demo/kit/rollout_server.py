@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from sentinel.demo.kit import faults
 
 GATHER_SECONDS = 0.03
 """How long requests are collected into one batch after the first came."""
@@ -47,13 +50,17 @@ class Request:
 class RolloutServer:
     """A Ray actor behind verl's interface of a rollout server."""
 
-    def __init__(self, model_path: str, seed: int, limit: int) -> None:
+    def __init__(self, model_path: str, seed: int, limit: int, device: str = "cpu") -> None:
         from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
-        self.model = AutoModelForCausalLM.from_pretrained(
-            model_path, dtype=torch.bfloat16, attn_implementation="sdpa"
-        ).eval()
+        self.device = device
+        self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.bfloat16, attn_implementation="sdpa")
+        self.model = self.model.to(device).eval()
+        self.fault = faults.from_environment()
+        self.fault = rollout_faults.from_environment()
+        if self.fault is not None:
+            self.fault.begin(self.model)
         self.end = self.model.config.eos_token_id
         self.pad = self.model.config.pad_token_id or 0
         self.seed = seed
@@ -66,8 +73,9 @@ class RolloutServer:
     async def set_weights(self, state: dict[str, torch.Tensor], version: int | None) -> list[str]:
         """Take the trainer's weights, rounded to bf16; the names that this model does not have come back."""
         own = self.model.state_dict()
+        arrived = state if self.fault is None else self.fault.received(state, version)
         with torch.no_grad():
-            for name, value in state.items():
+            for name, value in arrived.items():
                 if name in own:
                     own[name].copy_(value)
         self.version = version
@@ -109,13 +117,21 @@ class RolloutServer:
             while not self.waiting.empty() and len(batch) < LARGEST_BATCH:
                 batch.append(self.waiting.get_nowait())
             try:
-                self._write(batch)
+                with self._planted():
+                    self._write(batch)
             except Exception as error:  # noqa: BLE001 - the agent loop would wait for ever
                 for request in batch:
                     request.future.set_exception(error)
             else:
                 for request in batch:
                     request.future.set_result((request.tokens, request.log_probs))
+
+    def _planted(self) -> AbstractContextManager[None]:
+        """The fault of this run, where it is one of the rollouts and its time has come; version N writes step N+1."""
+        fault = self.fault
+        if fault is None or fault.stage != faults.ROLLOUT or not fault.active((self.version or 0) + 1):
+            return nullcontext()
+        return faults.planted(self.model.get_submodule(fault.module), fault)
 
     @torch.no_grad()
     def _write(self, batch: list[Request]) -> None:
@@ -126,7 +142,8 @@ class RolloutServer:
         for row, request in enumerate(batch):
             ids[row, width - len(request.prompt) :] = torch.tensor(request.prompt)
             seen[row, width - len(request.prompt) :] = 1
-        cache, current = None, ids
+        seen, current = seen.to(self.device), ids.to(self.device)
+        cache = None
         while not all(r.finished(self.end) for r in batch):
             positions = (seen.cumsum(-1) - 1).clamp(min=0)[:, -current.shape[1] :]
             out = self.model(
@@ -134,15 +151,16 @@ class RolloutServer:
             )
             cache = out.past_key_values
             current = torch.tensor(
-                [[_draw(r, row, self.end)] for r, row in zip(batch, out.logits[:, -1].float(), strict=True)]
+                [[_draw(r, row, self.end)] for r, row in zip(batch, out.logits[:, -1].float().cpu(), strict=True)],
+                device=self.device,
             )
-            seen = torch.cat([seen, torch.ones(len(batch), 1, dtype=torch.long)], 1)
+            seen = torch.cat([seen, seen.new_ones(len(batch), 1)], 1)
 
     async def wake_up(self, *_: Any, **__: Any) -> None:
         """Weights and cache never left."""
 
     async def sleep(self, *_: Any, **__: Any) -> None:
-        """Nothing to release on a CPU."""
+        """Nothing is released."""
 
     async def abort_all_requests(self, *_: Any, **__: Any) -> None:
         """Rollouts are synchronous: nothing is under way between steps."""
