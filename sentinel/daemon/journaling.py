@@ -41,6 +41,11 @@ class Keeper:
         """Whether entries are kept at all."""
         return self._journal is not None
 
+    @property
+    def holds_entries(self) -> bool:
+        """Whether the journal held something when it was opened that nobody took yet."""
+        return bool(self._kept)
+
     def take(self) -> tuple[Kept, ...]:
         """Return, once, what the journal held when it was opened: a snapshot, if any, then the entries after it."""
         kept, self._kept = self._kept, ()

@@ -24,6 +24,7 @@ from sentinel.records import (
     CaptureReported,
     IncidentChanged,
     StepReported,
+    Tick,
     TrainerLeft,
     TriageArrived,
     Warned,
@@ -74,13 +75,13 @@ class RunWatch:
         self.state: WatchState = self._initial()
         self._restore(kept)
         self.sessions.spare(now)
+        self._heard_at = now
+        """When a step came last in this process's life: what was before is nobody's silence."""
 
     @property
     def prepared(self) -> Prepared:
         """What the run is watched with."""
         return self._prepared
-
-    # ------------------------------------------------------------------ events
 
     def tell(self, event: Event, session: str = "", mark: float = 0.0) -> tuple[Effect, ...]:
         """Keep an event, let the engine judge it, and return what is to be done."""
@@ -97,6 +98,7 @@ class RunWatch:
         values = bounded(step.values, known)
         if len(values) < len(step.values):
             self.remarks["too_many_metrics"] = f"the run has {len(known)} metrics; further ones are left out"
+        self._heard_at = step.at
         event = StepReported(
             step=step.step,
             values=values,
@@ -127,8 +129,9 @@ class RunWatch:
         self._reread(payload)
         self._welcome(session, started.facts, plan, now)
 
-    def pass_time(self, event: Event) -> tuple[Effect, ...]:
+    def pass_time(self, now: float) -> tuple[Effect, ...]:
         """Tell the engine that time went by; kept only where something came of it."""
+        event = Tick(at_seconds=(self.state.last_at_seconds or now) + now - self._heard_at)
         self.state, effects = self.prepared.engine.advance(self.state, event)
         if effects:
             kind, payload = entries.from_event(event)

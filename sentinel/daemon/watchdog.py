@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from sentinel.core.report import render
 from sentinel.daemon import alignment, deeds, protocol
+from sentinel.daemon.clock import dated, steady_clock
 from sentinel.daemon.journaling import Keeper
 from sentinel.daemon.run_watch import RunWatch
 from sentinel.daemon.stopwatch import Stopwatch
-from sentinel.records import CaptureReported, Tick, TrainerLeft, WorkerSaid
+from sentinel.records import CaptureReported, TrainerLeft, WorkerSaid
 from sentinel.storage.run_folders import journalled_runs
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Watchdog:
     Args:
         settings: the daemon's own.
         planner: turns a run's settings into what watches it.
-        clock: Unix time in seconds.
+        clock: Unix time in seconds; by default one that never jumps.
         alive: says whether process `pid` of `host` lives; None where that cannot be told from here.
         only: take up this run's journal, not those of all runs.
     """
@@ -49,15 +50,15 @@ class Watchdog:
         settings: Settings,
         planner: Planner,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         alive: Callable[[str, int], bool | None] | None = None,
         only: str | None = None,
     ) -> None:
         self.settings = settings
         self.home = settings.home_folder
-        self.started_at = clock()
+        self.clock = clock or steady_clock()
+        self.started_at = self.clock()
         self.verdicts = Stopwatch()
-        self.clock = clock
         self._planner = planner
         self._alive = alive or process_lives
         self._lock = threading.RLock()
@@ -81,7 +82,7 @@ class Watchdog:
         now = self.clock()
         with self._lock:
             watch = self._watch_of(told.run, told.session, now)
-            for record in told.records:
+            for record in dated(told.records, now):
                 self._take_safely(watch, told.session, record, now)
             if told.faults:
                 watch.remarks["message"] = told.faults[-1]
@@ -96,9 +97,13 @@ class Watchdog:
         """Tell every run that goes on what time it is; call it every few seconds."""
         now = self.clock()
         with self._lock:
+            for run in tuple(self.left_out):
+                self._restore_one(run)
+            for watch in [watch for watch in self._watches.values() if not watch.keeper.is_open]:
+                self._take_over(watch)
             for watch in self._watches.values():
                 if not watch.finished:
-                    self.deeds.carry_out(watch, watch.pass_time(Tick(at_seconds=now)))
+                    self.deeds.carry_out(watch, watch.pass_time(now))
                     self._show(watch)
 
     # ------------------------------------------------------------------ what others ask
@@ -172,6 +177,22 @@ class Watchdog:
         if watch.description.waits:
             self._align(watch)
         self._show(watch)
+
+    def _take_over(self, watch: RunWatch) -> None:
+        """Use a journal that could not be opened before: the disk has room again, or the other daemon has ended."""
+        keeper = Keeper(self.home, watch.run)
+        if keeper.is_open and not keeper.holds_entries:
+            watch.keeper = keeper
+            self.deeds.save(watch.run)
+        elif keeper.is_open and not watch.incidents:
+            holder, taken = watch.sessions.current, self._open(watch.run, keeper)
+            if holder is not None:
+                taken.sessions.greet(holder.id, {"host": holder.host, "pid": holder.pid}, self.clock())
+            self.deeds.resume(taken)
+        else:
+            # With incidents on both sides neither may be forgotten: this one's stay in memory, as is said.
+            keeper.close()
+        self._show(self._watches[watch.run])
 
     def _open(self, run: str, keeper: Keeper) -> RunWatch:
         self.left_out.pop(run, None)

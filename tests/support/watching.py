@@ -154,3 +154,25 @@ class Trainer:
 
     def end(self, *, finished=True):
         return self.send({"t": "end", "at": self.world.clock(), "finished": finished})
+
+
+def shown(world, run="r"):
+    """A run as it stands."""
+    return next(snapshot for snapshot in world.watchdog.runs() if snapshot.run == run)
+
+
+def codes(world, run="r"):
+    """Codes of what is said about a run."""
+    return {warning.partition(":")[0] for warning in shown(world, run).warnings}
+
+
+def told(snapshot):
+    """What must be the same, however often the daemon died."""
+    return (
+        snapshot.last_step,
+        snapshot.steps_seen,
+        snapshot.state,
+        [(i.id, i.kind, i.state, i.opened_at_step, i.closed_at_step) for i in snapshot.incidents],
+        [(i.triage.verdict if i.triage else None, len(i.findings)) for i in snapshot.incidents],
+        [(c.id, c.state, c.receipt.outcome if c.receipt else None) for c in snapshot.captures],
+    )
