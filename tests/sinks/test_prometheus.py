@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as classic
 
-from sentinel.core.capture import policy
+from sentinel.core.capture import cost
+from sentinel.core.capture.policy import CaptureSettings
 from sentinel.records import Band, Capture, CaptureOrder, CaptureReceipt, Incident, MetricState, RunSnapshot
 from sentinel.sinks import prometheus
 from sentinel.sinks.prometheus import METRICS, DaemonNumbers, SnapshotCollector, exposition
@@ -180,7 +181,9 @@ def test_an_open_incident_shows_its_name_and_first_step():
 @pytest.mark.parametrize("spent", [{"steps": 40}, {"bytes": 10**12}, {"seconds": 1e5}])
 def test_a_spent_budget_is_told_from_other_refusals(spent):
     """Somebody can raise a budget; that a log cannot be dumped is nobody's fault."""
-    why = policy._spent(policy.Book(**spent), policy.CaptureSettings())
+    why = cost.over_budget(
+        cost.Cost(**{"steps": 0, "bytes": 0, "seconds": 0.0, **spent}), None, CaptureSettings().bounds()[2]
+    )
     receipt = replace(capture().receipt, outcome="refused", why=why)
     other = replace(receipt, why="the run is followed by its log: no trainer listens, nothing can be dumped")
     made = registry(snapshot(incidents=(incident(1, receipt=receipt), incident(2, receipt=other))))

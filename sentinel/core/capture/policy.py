@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this incident worth a dump: of which stages, over which steps, within which budget. And the book of all captures of a run.
+"""Is this incident worth a dump: of which stages, how deep, over which steps, within which budget.
 
 A dump slows the steps it covers (L0 about 1.6 to 4 times), so it is narrow (two stages), short (two steps), rare (cool-down) and
-bounded for the whole run; what is not done is said, with the reason, in the incident.
+bounded for the incident, the day and the run; what is not done is said, with the reason, in the incident.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sentinel.core.capture.machine import ENDED, EVENT_OF_OUTCOME, after
-from sentinel.records import DUMPABLE_STAGES, Capture, CaptureOrder, CaptureReceipt, Incident
+from sentinel.core.capture.book import Book
+from sentinel.core.capture.cost import LEAST_TRAINING_SECONDS, Bound, Cost, of_today, over_budget, predicted, spent
+from sentinel.core.capture.escalation import FIRST, RUNGS, UPDATES
+from sentinel.records import DUMPABLE_STAGES, CaptureOrder, CaptureReceipt, Incident
 
 ACTOR_STAGES = ("actor_compute_log_prob", "actor_update", "ref_compute_log_prob")
 """Where to look when the suspects are cleared: every run has these."""
@@ -23,75 +25,176 @@ NO_DUMP_HELPS = {
 
 @dataclass(frozen=True)
 class CaptureSettings:
-    """Bounds of automatic dumps. A capture ordered by hand counts against the budget and is never refused by it."""
+    """Bounds of automatic dumps. A capture ordered by hand counts against the budgets and is never refused by them."""
 
     enabled: bool = True
     why_not: str = "captures are switched off in the settings"
     """Said in the receipt when `enabled` is false, e.g. `no trainer is attached`."""
     level: str = "L0"
+    """Of an incident's first dump; a NaN's has `non_finite_level`."""
+    non_finite_level: str = "mix"
     steps: int = 2
-    """Steps of one order, the first of them the next step."""
+    """Steps of an incident's first order, the first of them the next step."""
     stages: int = 2
     """Stages of one order, at most."""
+    certain: float = 0.75
+    """Confidence in one stage from which no second one is dumped."""
+    escalate: bool = True
+    """Go on to the operations and tensors of the module that the first dump named."""
     extensions: int = 1
-    """Further orders for an incident whose question stays open."""
+    """Further orders of the same depth for an incident whose question stays open."""
     least_confidence: float = 0.1
     """Suspects below it are not dumped."""
     cool_down_steps: int = 10
     """Steps after a capture before another incident may have one."""
+    incident_steps: int = 12
+    incident_bytes: int = 8 * 2**30
+    incident_seconds: float = 600.0
+    day_steps: int = 40
+    day_bytes: int = 20 * 2**30
+    day_seconds: float = 1800.0
     most_steps: int = 40
     """Dumped steps of a run."""
     most_bytes: int = 20 * 2**30
     most_seconds: float = 1800.0
-    """Time that dumping added to a run."""
+    """Time that dumped stages took in a run."""
+    most_ratio: float = 0.1
+    """The same as a share of the training time; the first hour counts as a whole one."""
+
+    def bounds(self) -> tuple[Bound, Bound, Bound]:
+        """The budgets of the incident, the day and the run."""
+        return (
+            Bound(
+                over="the incident", steps=self.incident_steps, bytes=self.incident_bytes, seconds=self.incident_seconds
+            ),
+            Bound(over="the day", steps=self.day_steps, bytes=self.day_bytes, seconds=self.day_seconds),
+            Bound(over="the run", steps=self.most_steps, bytes=self.most_bytes, seconds=self.most_seconds),
+        )
 
 
-@dataclass(frozen=True)
-class Book:
-    """All captures of a run."""
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """When a capture is planned."""
 
-    captures: tuple[Capture, ...] = ()
-    manual: int = 0
-    """Captures ordered by hand so far."""
-    steps: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
+    step: int
+    """The first step that can be dumped."""
+    now: float = 0.0
+    """Unix time; 0 where not known."""
+    trained_seconds: float = 0.0
+    tokens: float = 0.0
+    """Tokens of a step; 0 where not known."""
+    ranks: int = 0
+    """Ranks of the run; 0 where not known."""
 
 
 def plan(
-    incident: Incident, step: int, book: Book, settings: CaptureSettings, cleared: frozenset[str] = frozenset()
+    incident: Incident, moment: Moment, book: Book, settings: CaptureSettings, cleared: frozenset[str] = frozenset()
 ) -> CaptureOrder | str:
-    """The order for the step after `step`, or the reason why there is none.
+    """The first order of an incident, or a further one of the same depth; or the reason why there is none.
 
     `cleared` are stages whose dump equals the golden one: the next order looks elsewhere.
     """
     if incident.kind in NO_DUMP_HELPS:
         return NO_DUMP_HELPS[incident.kind]
-    suspected = [
-        suspect.stage
-        for suspect in incident.suspects
-        if suspect.stage in DUMPABLE_STAGES and suspect.confidence >= settings.least_confidence
-    ]
-    wanted = [*suspected, *(ACTOR_STAGES if cleared else ())]
-    stages = tuple(stage for stage in dict.fromkeys(wanted) if stage not in cleared)[: settings.stages]
+    stages = stages_of(incident, settings, cleared)
     if not stages:
         return f"no dump is possible of {incident.stage}"
-    if not settings.enabled:
-        return settings.why_not
-    spent = _spent(book, settings)
-    if spent:
-        return spent
-    mine = sum(capture.incident == incident.id for capture in book.captures)
-    return CaptureOrder(
-        id=f"{incident.id}/c{mine + 1}",
+    non_finite = incident.kind == "non_finite"
+    rung = RUNGS[FIRST[non_finite]]
+    order = CaptureOrder(
+        id="",
         run=incident.run,
         incident=incident.id,
-        first_step=step + 1,
-        last_step=step + settings.steps,
-        stages=stages,
-        level=settings.level,
+        first_step=moment.step,
+        last_step=moment.step + settings.steps - 1,
+        stages=stages[: rung.stages],
+        level=settings.non_finite_level if non_finite else settings.level,
         ranks=None,
-        why=f"{incident.kind} since step {incident.opened_at_step}: which module of {' or '.join(stages)}?",
+        why=f"{incident.kind} since step {incident.opened_at_step}, {' or '.join(stages[: rung.stages])}: {rung.question}",
+    )
+    return affordable(order, moment, book, settings)
+
+
+def stages_of(incident: Incident, settings: CaptureSettings, cleared: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """What is worth a dump, likeliest first.
+
+    Where the evidence is in an update, the stages before it are not dumped: an update's dump holds its own forward pass.
+    """
+    possible = [
+        s for s in incident.suspects if s.stage in DUMPABLE_STAGES and s.confidence >= settings.least_confidence
+    ]
+    suspected = [suspect.stage for suspect in possible]
+    if possible and not cleared and possible[0].confidence >= settings.certain:
+        suspected = suspected[:1]
+    elif possible and not cleared and possible[0].stage in UPDATES and possible[0].confidence > 0.5:
+        suspected = [stage for stage in suspected if stage in UPDATES]
+    wanted = [*suspected, *(ACTOR_STAGES if cleared else ())]
+    return tuple(stage for stage in dict.fromkeys(wanted) if stage not in cleared)[: settings.stages]
+
+
+def deeper(
+    last: CaptureOrder,
+    rung_name: str,
+    found: tuple[str, str],
+    *,
+    moment: Moment,
+    book: Book,
+    settings: CaptureSettings,
+    tensor_bytes: int | None = None,
+) -> CaptureOrder | str:
+    """The order of the next rung, narrowed to what the last one found (stage, module); or the reason why there is none."""
+    rung = RUNGS[rung_name]
+    stage, module = found
+    if not module:
+        return "no dump named a module that one could be narrowed to"
+    ranks = last.ranks
+    if rung.one_rank:
+        ranks = (0,) if ranks is None else ranks[:1]
+    order = replace(
+        last,
+        id="",
+        first_step=moment.step,
+        last_step=moment.step + rung.steps - 1,
+        stages=(stage,),
+        level=rung.level,
+        task=rung.task,
+        modules=(module,),
+        ranks=ranks,
+        why=f"{module} of {stage}: {rung.question}",
+    )
+    return affordable(order, moment, book, settings, tensor_bytes)
+
+
+def affordable(
+    order: CaptureOrder, moment: Moment, book: Book, settings: CaptureSettings, tensor_bytes: int | None = None
+) -> CaptureOrder | str:
+    """The order with its number, or why it may not be given."""
+    if not settings.enabled:
+        return settings.why_not
+    size = book.size if book.size is None else replace(book.size, tokens=moment.tokens)
+    cost = predicted(order, book.captures, size, tensor_bytes)
+    mine = [capture for capture in book.captures if capture.incident == order.incident]
+    incident, day, run = settings.bounds()
+    today = of_today(book.captures, book.at, moment.now)
+    whole = Cost(steps=book.steps, bytes=book.bytes, seconds=book.seconds)
+    why = (
+        over_budget(whole, cost, run)
+        or over_budget(spent(mine), cost, incident)
+        or over_budget(spent(today), cost, day)
+        or _over_ratio(whole, cost, moment, settings)
+    )
+    expected = 0 if cost is None else cost.bytes
+    return why or replace(order, id=f"{order.incident}/c{len(mine) + 1}", expected_bytes=expected)
+
+
+def _over_ratio(used: Cost, more: Cost | None, moment: Moment, settings: CaptureSettings) -> str:
+    allowed = settings.most_ratio * max(moment.trained_seconds, LEAST_TRAINING_SECONDS)
+    ahead = more.seconds if more is not None else 0.0
+    if used.seconds + ahead <= allowed:
+        return ""
+    return (
+        f"dumping would have taken {used.seconds + ahead:.3g} s by then, and the budget is {settings.most_ratio:.0%} of the "
+        f"training time: {allowed:.3g} s"
     )
 
 
@@ -103,16 +206,6 @@ def wait_until(incident: Incident, book: Book, settings: CaptureSettings) -> int
         if capture.incident not in (None, incident.id) and capture.state != "cancelled"
     ]
     return max(others) + settings.cool_down_steps if others else None
-
-
-def _spent(book: Book, settings: CaptureSettings) -> str:
-    if book.steps >= settings.most_steps:
-        return f"the run's budget of {settings.most_steps} dumped steps is used up"
-    if book.bytes >= settings.most_bytes:
-        return f"the run's budget of {settings.most_bytes} dumped bytes is used up"
-    if book.seconds >= settings.most_seconds:
-        return f"the run's budget of {settings.most_seconds:.0f} seconds of dumping is used up"
-    return ""
 
 
 def refused(incident: Incident, step: int, why: str, settings: CaptureSettings) -> CaptureReceipt:
@@ -127,70 +220,4 @@ def refused(incident: Incident, step: int, why: str, settings: CaptureSettings) 
         seconds=0.0,
         outcome="refused",
         why=why,
-    )
-
-
-def entered(book: Book, order: CaptureOrder) -> Book:
-    """The book with a new order."""
-    capture = Capture(id=order.id, run=order.run, incident=order.incident, state="ordered", order=order)
-    return replace(book, captures=(*book.captures, capture), manual=book.manual + (order.incident is None))
-
-
-def receipted(book: Book, name: str, receipt: CaptureReceipt) -> tuple[Book, Capture | None]:
-    """The book with what became of a capture; None for a capture that is not in it.
-
-    A receipt for a capture that has ended (cancelled while it was being written) is kept, and its state stays.
-    """
-    place = next((place for place, capture in enumerate(book.captures) if capture.id == name), None)
-    if place is None:
-        return book, None
-    old = book.captures[place]
-    event = EVENT_OF_OUTCOME.get(receipt.outcome, "failed")
-    state = old.state if old.state in ENDED else after(old.state, event)
-    capture = replace(old, state=state, receipt=receipt)
-    before = old.receipt
-    return replace(
-        book,
-        captures=(*book.captures[:place], capture, *book.captures[place + 1 :]),
-        steps=book.steps + _steps(receipt) - _steps(before),
-        bytes=book.bytes + receipt.bytes - (before.bytes if before else 0),
-        seconds=book.seconds + receipt.seconds - (before.seconds if before else 0.0),
-    ), capture
-
-
-def _steps(receipt: CaptureReceipt | None) -> int:
-    return receipt.last_step - receipt.first_step + 1 if receipt is not None and receipt.paths else 0
-
-
-def cancelled(book: Book, name: str) -> tuple[Book, bool]:
-    """The book with a capture cancelled; False when there was nothing to cancel."""
-    captures = tuple(
-        replace(capture, state=after(capture.state, "cancelled"))
-        if capture.id == name and capture.state not in ENDED
-        else capture
-        for capture in book.captures
-    )
-    return replace(book, captures=captures), captures != book.captures
-
-
-def overdue(book: Book, step: int, grace: int) -> tuple[Capture, ...]:
-    """Captures whose last step lies more than `grace` steps back and of which nothing was heard."""
-    return tuple(
-        capture for capture in book.captures if capture.state not in ENDED and step > capture.order.last_step + grace
-    )
-
-
-def expired(capture: Capture) -> CaptureReceipt:
-    """The receipt of a capture of which nothing was heard."""
-    order = capture.order
-    return CaptureReceipt(
-        first_step=order.first_step,
-        last_step=order.last_step,
-        stages=order.stages,
-        ranks=(),
-        paths=(),
-        bytes=0,
-        seconds=0.0,
-        outcome="expired",
-        why="no receipt came from the trainer",
     )

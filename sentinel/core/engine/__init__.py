@@ -70,7 +70,7 @@ class Engine:
             case StepReported():
                 outcome = on_step(state, event, self.catalogue, self.settings)
             case CaptureReported():
-                outcome = on_receipt(state, event.capture, event.receipt)
+                outcome = on_receipt(state, event.capture, event.receipt, event.at_seconds)
             case CaptureRequested():
                 outcome = on_request(state, event.order)
             case CaptureCancelled():

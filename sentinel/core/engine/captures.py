@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders, receipts and triage: the part of the engine that asks for dumps and takes in what they showed."""
+"""Orders, receipts and triage: the part of the engine that asks for dumps, takes in what they showed, and asks deeper."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.core.capture.book import cancelled, entered, expired, overdue, receipted
+from sentinel.core.capture.escalation import AGAIN, ELSEWHERE, NEXT, RUNGS, SETTLED, answer_of, rung_of
 from sentinel.core.capture.machine import ENDED
-from sentinel.core.capture.policy import cancelled, entered, expired, overdue, plan, receipted, refused, wait_until
+from sentinel.core.capture.policy import Moment, deeper, plan, refused, wait_until
 from sentinel.core.engine.state import EngineSettings, WatchState
+from sentinel.core.engine.telling import ANSWERS, told, told_deeper
 from sentinel.core.report.incidents import find, noted, put
 from sentinel.records import (
     AskTriage,
@@ -19,14 +22,11 @@ from sentinel.records import (
     Incident,
     IncidentChanged,
     OrderCapture,
-    Suspect,
     Triage,
 )
 
 Outcome = tuple[WatchState, tuple[Effect, ...]]
-ANSWERS = frozenset({"diverged", "non_finite"})
-PROVEN = 0.95
-"""Confidence in a stage that a comparable dump showed to part first."""
+TOKENS = "perf/total_num_tokens"
 
 
 def ask_for_captures(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
@@ -46,7 +46,7 @@ def _ask(state: WatchState, place: int, step: int, settings: EngineSettings) -> 
     if free_from is not None and step < free_from:
         waiting = noted(incident, f"No capture before step {free_from + 1}: cool-down after the last one.")
         return replace(state, docket=put(state.docket, place, waiting)), ()
-    order = plan(incident, step, state.book, settings.capture)
+    order = plan(incident, moment(state, step + 1), state.book, settings.capture)
     if isinstance(order, str):
         receipt = refused(incident, step, order, settings.capture)
         incident = noted(replace(incident, receipt=receipt), f"Nothing is captured: {order}.")
@@ -56,18 +56,39 @@ def _ask(state: WatchState, place: int, step: int, settings: EngineSettings) -> 
     return _ordered(state, place, order)
 
 
+def moment(state: WatchState, first_step: int) -> Moment:
+    """When a capture that begins at `first_step` would be."""
+    row = state.index.rows.get(TOKENS) if state.index is not None else None
+    past = state.past[-1] if state.past else None
+    known = row is not None and past is not None and row < len(past.present) and bool(past.present[row])
+    return Moment(
+        step=first_step,
+        now=state.last_at_seconds or 0.0,
+        trained_seconds=state.steps_seen * state.step_seconds,
+        tokens=float(past.values[row]) if known and past is not None else 0.0,
+    )
+
+
 def _ordered(state: WatchState, place: int, order: CaptureOrder) -> Outcome:
-    steps = (
-        f"step {order.first_step}"
-        if order.first_step == order.last_step
-        else f"steps {order.first_step} to {order.last_step}"
+    one = order.first_step == order.last_step
+    steps = f"step {order.first_step}" if one else f"steps {order.first_step} to {order.last_step}"
+    what = (
+        f"{' and '.join(order.modules)} in {' and '.join(order.stages)}"
+        if order.modules
+        else " and ".join(order.stages)
     )
-    incident = noted(
-        replace(state.docket[place].incident, capture=order),
-        f"Ordered a dump of {' and '.join(order.stages)} at {steps}, level {order.level}.",
-    )
+    manner = order.level if order.task == "statistics" else f"{order.level}, whole tensors"
+    incident = state.docket[place].incident
+    if not _answered(incident):
+        incident = replace(incident, capture=order)
+    incident = noted(incident, f"Ordered a dump of {what} at {steps}, level {manner}.")
     state = replace(state, docket=put(state.docket, place, incident, asked=True), book=entered(state.book, order))
     return state, (OrderCapture(order), IncidentChanged(incident, "evidence"))
+
+
+def _answered(incident: Incident) -> bool:
+    """Whether a dump named something: the incident then goes on showing that dump, also while deeper ones are made."""
+    return incident.triage is not None and incident.triage.verdict in ANSWERS
 
 
 def expire(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
@@ -96,16 +117,18 @@ def on_cancel(state: WatchState, name: str) -> Outcome:
     return replace(state, book=book), (CancelCapture(name),)
 
 
-def on_receipt(state: WatchState, name: str, receipt: CaptureReceipt) -> Outcome:
+def on_receipt(state: WatchState, name: str, receipt: CaptureReceipt, at_seconds: float = 0.0) -> Outcome:
     """Take in what was really dumped, and ask what it shows."""
-    book, capture = receipted(state.book, name, receipt)
+    book, capture = receipted(state.book, name, receipt, at_seconds or state.last_at_seconds or 0.0)
     if capture is None:
         return state, ()
     state = replace(state, book=book)
     place = None if capture.incident is None else find(state.docket, capture.incident)
     if place is None:
         return state, ()
-    incident = replace(state.docket[place].incident, receipt=receipt)
+    incident = state.docket[place].incident
+    if incident.capture is None or incident.capture.id == name:
+        incident = replace(incident, receipt=receipt)
     for note in _notes(capture, receipt):
         incident = noted(incident, note)
     state = replace(state, docket=put(state.docket, place, incident))
@@ -131,73 +154,74 @@ def _notes(capture: Capture, receipt: CaptureReceipt) -> list[str]:
 
 
 def on_triage(state: WatchState, incident_id: str, name: str, triage: Triage, settings: EngineSettings) -> Outcome:
-    """Take in what a dump showed: it outweighs the metrics. An answered question ends its capture, an open one gets one more."""
+    """Take in what a dump showed: it outweighs the metrics. Then settle the question, or ask deeper, elsewhere or again."""
     place = find(state.docket, incident_id)
     if place is None:
         return state, ()
-    incident = told(state.docket[place].incident, triage)
+    old = state.docket[place].incident
+    capture = next((capture for capture in state.book.captures if capture.id == name), None)
+    rung = None if capture is None else rung_of(capture.order, non_finite=old.kind == "non_finite")
+    narrowed = rung is not None and RUNGS[rung].narrowed
+    incident = told_deeper(old, triage, RUNGS[rung].question) if rung and narrowed else told(old, triage)
     state = replace(state, docket=put(state.docket, place, incident))
     effects: list[Effect] = [IncidentChanged(incident, "evidence")]
-    if incident.triage is not None and incident.triage.verdict in ANSWERS:
-        for capture in state.book.captures:
-            if capture.incident == incident_id and capture.state not in ENDED:
-                state, more = on_cancel(state, capture.id)
+    following = SETTLED if rung is None else NEXT[rung, answer_of(triage)]
+    if triage.verdict in ANSWERS or following == SETTLED:
+        for other in state.book.captures:
+            if other.incident == incident_id and other.state not in ENDED:
+                state, more = on_cancel(state, other.id)
                 effects += more
+    if capture is None or following == SETTLED:
         return state, tuple(effects)
-    state, more = _extended(state, place, name, triage.verdict, settings)
+    state, more = _followed(state, place, capture, triage, settings)
     return state, (*effects, *more)
 
 
-def _extended(state: WatchState, place: int, name: str, verdict: str, settings: EngineSettings) -> Outcome:
-    """One more order where the last one answered nothing and the trouble goes on; stages that were cleared are left out."""
+def _followed(state: WatchState, place: int, capture: Capture, triage: Triage, settings: EngineSettings) -> Outcome:
+    """The order that the table of escalation asks for after an answer, if there is still something to ask."""
     incident = state.docket[place].incident
-    mine = [capture for capture in state.book.captures if capture.incident == incident.id]
-    running = any(capture.state not in ENDED for capture in mine)
-    if incident.state != "open" or running or len(mine) > settings.capture.extensions or state.last_step is None:
+    mine = [one for one in state.book.captures if one.incident == incident.id and not one.order.rerun]
+    running = any(one.state not in ENDED for one in mine)
+    if incident.state != "open" or running or state.last_step is None or not mine or mine[-1].id != capture.id:
         return state, ()
-    if mine and mine[-1].id != name:
-        return state, ()
-    dumped = mine[-1].receipt.stages if mine and mine[-1].receipt is not None else ()
-    cleared = frozenset(dumped if verdict == "same" else ())
-    order = plan(incident, state.last_step, state.book, settings.capture, cleared)
-    return (state, ()) if isinstance(order, str) else _ordered(state, place, order)
+    non_finite = incident.kind == "non_finite"
+    rung = rung_of(capture.order, non_finite=non_finite)
+    following = NEXT[rung, answer_of(triage)]
+    # The reply to the next report carries the order, so it can be obeyed at the step after that one.
+    when = moment(state, state.last_step + 2)
+    order: CaptureOrder | str
+    if following in (AGAIN, ELSEWHERE):
+        if sum(rung_of(one.order, non_finite=non_finite) == rung for one in mine) > settings.capture.extensions:
+            return state, ()
+        dumped = mine[-1].receipt.stages if mine[-1].receipt is not None else ()
+        cleared = frozenset(dumped if following == ELSEWHERE else ())
+        order = plan(incident, when, state.book, settings.capture, cleared)
+    else:
+        if not settings.capture.escalate:
+            return state, ()
+        found = _found(incident, capture.order, triage)
+        order = deeper(
+            capture.order,
+            following,
+            found,
+            moment=when,
+            book=state.book,
+            settings=settings.capture,
+            tensor_bytes=triage.tensor_bytes,
+        )
+    if isinstance(order, str):
+        open_question = RUNGS[following].question if following in RUNGS else RUNGS[rung].question
+        return replace(
+            state, docket=put(state.docket, place, noted(incident, f"Not asked: {open_question} {order}."))
+        ), ()
+    return _ordered(state, place, order)
 
 
-def told(incident: Incident, triage: Triage) -> Incident:
-    """The incident with what a dump showed; an answer is not replaced by a later "nothing to see"."""
-    incident = noted(incident, _told(triage))
-    if incident.triage is not None and incident.triage.verdict in ANSWERS:
-        return incident
-    incident = replace(incident, triage=triage)
-    first = triage.first
-    if triage.verdict not in ANSWERS or first is None:
-        return incident
-    others = tuple(suspect for suspect in incident.suspects if suspect.stage != first.stage)
-    rest = sum(suspect.confidence for suspect in others)
-    scaled = tuple(
-        replace(suspect, confidence=round(suspect.confidence * (1 - PROVEN) / max(rest, 1.0), 3)) for suspect in others
-    )
-    proven = Suspect(stage=first.stage, confidence=PROVEN, because=f"the dump shows {first.module} first: {first.why}")
-    lead = incident.because.rstrip()
-    return replace(
-        incident,
-        stage=first.stage,
-        suspects=(proven, *scaled),
-        because=f"{lead} The dump of {_at(triage)} shows {first.module} ({first.direction}, {first.position}) of {first.stage} first: {first.why}",
-    )
-
-
-def _at(triage: Triage) -> str:
-    return "the run" if triage.step is None else f"step {triage.step}"
-
-
-def _told(triage: Triage) -> str:
-    where = _at(triage)
-    if triage.verdict == "clean":
-        return f"The dump of {where} holds no NaN or Inf: it did not come back there."
-    if triage.verdict == "same":
-        return f"The dump of {where} equals the golden dump in {triage.compared} entries."
-    if triage.verdict == "not_comparable":
-        return f"The dump of {where} cannot be compared with a golden one: {'; '.join(triage.notes) or 'step, rows or weights differ'}."
-    module = "" if triage.first is None else f": {triage.first.module} first"
-    return f"Triage of the dump of {where}: {triage.verdict}{module}."
+def _found(incident: Incident, last: CaptureOrder, triage: Triage) -> tuple[str, str]:
+    """Stage and module that a deeper dump is narrowed to: what this dump named, else what an earlier one did."""
+    if triage.first is not None:
+        return triage.first.stage, triage.first.module
+    if last.modules:
+        return last.stages[0], last.modules[0]
+    first = incident.triage.first if incident.triage is not None else None
+    return (last.stages[0], "") if first is None else (first.stage, first.module)

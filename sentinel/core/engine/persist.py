@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from sentinel.core.capture.policy import Book
+from sentinel.core.capture.book import Book
+from sentinel.core.capture.cost import ModelSize
 from sentinel.core.compare import Recognition
 from sentinel.core.detect import DETECTORS
 from sentinel.core.engine.state import WatchState
@@ -60,6 +61,8 @@ def to_plain(state: WatchState) -> dict[str, object]:
             "steps": book.steps,
             "bytes": book.bytes,
             "seconds": book.seconds,
+            "at": dict(book.at),
+            "parameters": book.size.parameters if book.size is not None else None,
         },
         "warned": [list(pair) for pair in state.warned],
         **{name: getattr(state, name) for name in _COUNTS},
@@ -101,9 +104,22 @@ def from_plain(plain: Mapping[str, Any], reference: Reference | None) -> WatchSt
             Tracked(incident=incident_from_plain(item["incident"]), quiet=int(item["quiet"]), asked=bool(item["asked"]))
             for item in plain["docket"]
         ),
-        book=Book(**{**book, "captures": tuple(capture_from_plain(item) for item in book["captures"])}),
+        book=_book_from_plain(book),
         warned=tuple((str(code), str(text)) for code, text in plain["warned"]),
         **{name: plain[name] for name in _COUNTS},
+    )
+
+
+def _book_from_plain(plain: Mapping[str, Any]) -> Book:
+    parameters = plain.get("parameters")
+    return Book(
+        captures=tuple(capture_from_plain(item) for item in plain["captures"]),
+        manual=plain["manual"],
+        steps=plain["steps"],
+        bytes=plain["bytes"],
+        seconds=plain["seconds"],
+        at=dict(plain.get("at", {})),
+        size=None if parameters is None else ModelSize(parameters=parameters),
     )
 
 

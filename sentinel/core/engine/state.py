@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sentinel.core.capture.policy import Book, CaptureSettings
+from sentinel.core.capture.book import Book
+from sentinel.core.capture.policy import CaptureSettings
 from sentinel.core.catalogue import PRESETS, Catalogue, check_overrides
 from sentinel.core.compare import Baseline, FreeBands, Look, Pairing, Recognition, learn, learn_bands, learn_pairing
 from sentinel.core.detect import DETECTORS

@@ -68,6 +68,8 @@ def order_to_plain(order: CaptureOrder) -> Plain:
         "why": order.why,
         "modules": list(order.modules),
         "task": order.task,
+        "expected_bytes": order.expected_bytes,
+        "rerun": order.rerun,
     }
 
 

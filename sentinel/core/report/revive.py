@@ -97,6 +97,8 @@ def order_from_plain(given: Given) -> CaptureOrder:
         why=str(given.get("why", "")),
         modules=_texts(given.get("modules")),
         task=str(given.get("task", "statistics")),
+        expected_bytes=_integer(given.get("expected_bytes", 0)),
+        rerun=bool(given.get("rerun", False)),
     )
 
 

@@ -144,7 +144,7 @@ def test_an_open_question_is_asked_once_more_and_no_further():
     state, effects = engine.advance(state, TriageArrived(incident="run:1", capture="run:1/c2", triage=nothing))
 
     assert [(order.id, order.first_step, order.stages) for order in again] == [
-        ("run:1/c2", 8, ("actor_compute_log_prob", "actor_update"))
+        ("run:1/c2", 9, ("actor_compute_log_prob", "actor_update"))
     ]
     assert orders(effects) == []
 
