@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from sentinel.demo.kit import faults
+from sentinel.demo.kit import faults, rollout_faults
 
 GATHER_SECONDS = 0.03
 """How long requests are collected into one batch after the first came."""
@@ -58,9 +58,9 @@ class RolloutServer:
         self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.bfloat16, attn_implementation="sdpa")
         self.model = self.model.to(device).eval()
         self.fault = faults.from_environment()
-        self.fault = rollout_faults.from_environment()
-        if self.fault is not None:
-            self.fault.begin(self.model)
+        self.delivery = rollout_faults.from_environment()
+        if self.delivery is not None:
+            self.delivery.begin(self.model)
         self.end = self.model.config.eos_token_id
         self.pad = self.model.config.pad_token_id or 0
         self.seed = seed
@@ -73,7 +73,7 @@ class RolloutServer:
     async def set_weights(self, state: dict[str, torch.Tensor], version: int | None) -> list[str]:
         """Take the trainer's weights, rounded to bf16; the names that this model does not have come back."""
         own = self.model.state_dict()
-        arrived = state if self.fault is None else self.fault.received(state, version)
+        arrived = state if self.delivery is None else self.delivery.received(state, version)
         with torch.no_grad():
             for name, value in arrived.items():
                 if name in own:
