@@ -191,6 +191,18 @@ class WorkerSaid:
     at_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class TrainerDescribed:
+    """What the run told of itself that decides about captures; 0 where it did not say."""
+
+    ranks: int = 0
+    parameters: float = 0.0
+    """Of the largest model that is dumped, all ranks together."""
+    recorder: bool = False
+    """The workers keep the inputs of stages without side effects."""
+    at_seconds: float = 0.0
+
+
 Event = (
     StepReported
     | CaptureReported
@@ -199,6 +211,7 @@ Event = (
     | TriageArrived
     | Tick
     | TrainerLeft
+    | TrainerDescribed
     | WorkerSaid
 )
 

@@ -37,6 +37,11 @@ class TrainerSettings:
     dump_root: str | None = None
     """Folder for dumps, seen by every node; default `<home>/dumps`. Characters that msprobe refuses cost a detour over the temporary folder."""
 
+    min_free_bytes: int = 268435456
+    """Free space that a dump folder must have, beyond what the dump is expected to take."""
+    flight_recorder_bytes: int = 0
+    """Memory of each worker for the last inputs of its stages without side effects, so that one can be run again; 0: nothing is kept."""
+
     def __post_init__(self) -> None:
         if not 0 <= self.wait_seconds <= 1:
             raise ValueError(f"wait_seconds is {self.wait_seconds}; it must be from 0 to 1")

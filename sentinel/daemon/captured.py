@@ -3,23 +3,48 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sentinel.daemon.triaging import triage_paths
 from sentinel.errors import SentinelError
-from sentinel.records import Triage
+from sentinel.records import TrainerDescribed, Triage
 
 if TYPE_CHECKING:
-    from sentinel.records import AskTriage, Reference
+    from sentinel.daemon.run_watch import RunWatch
+    from sentinel.records import AskTriage, Effect, Reference
 
 # From the one that says most: a difference, or a NaN, before its absence, before no answer.
 _RANK = ("diverged", "non_finite", "same", "clean", "not_comparable")
 _STEP = re.compile(r"step_(\d+)$")
+
+
+def tell_of_trainer(watch: RunWatch, at_seconds: float) -> tuple[Effect, ...]:
+    """Tell a run's engine what its trainer said that decides about captures; nothing where that is known already."""
+    book = watch.state.book
+    size = book.size.parameters if book.size is not None else 0.0
+    known = TrainerDescribed(ranks=book.ranks, parameters=size, recorder=book.recorder)
+    recorder = watch.prepared.plan.flight_recorder_bytes > 0
+    now = described(watch.facts, watch.description.facts, recorder=recorder)
+    # What is not said now may have been said before; it stays.
+    now = replace(now, ranks=now.ranks or known.ranks, parameters=now.parameters or known.parameters)
+    return () if now == known else watch.tell(replace(now, at_seconds=at_seconds))
+
+
+def described(facts: Mapping[str, Any], more: Mapping[str, Any], *, recorder: bool) -> TrainerDescribed:
+    """Return what a trainer's facts, and its workers', say that decides about captures; 0 where they do not say it."""
+    workers = more.get("workers")
+    listed = [worker for worker in workers if isinstance(worker, Mapping)] if isinstance(workers, list) else []
+    sizes = [size for worker in listed if isinstance(size := worker.get("parameters"), (int, float))]
+    ranks = facts.get("ranks")
+    return TrainerDescribed(
+        ranks=ranks if isinstance(ranks, int) and ranks > 0 else 0,
+        parameters=float(max(sizes, default=0)),
+        recorder=recorder,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +84,7 @@ def triage(ask: AskTriage, golden: Golden) -> Triage:
             break
     if best is None:
         return nothing(f"the capture left no dump of {', '.join(ask.stages)}: {ask.receipt.outcome} {ask.receipt.why}")
-    return dataclasses.replace(best, notes=tuple(dict.fromkeys(notes)))
+    return replace(best, notes=tuple(dict.fromkeys(notes)))
 
 
 def _dumps(ask: AskTriage) -> Iterator[tuple[int, str, str]]:

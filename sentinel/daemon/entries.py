@@ -24,6 +24,7 @@ EVENT_KINDS: Mapping[str, type[Any]] = {
     "triage": records.TriageArrived,
     "tick": records.Tick,
     "left": records.TrainerLeft,
+    "trainer": records.TrainerDescribed,
     "said": records.WorkerSaid,
 }
 """Kind of entry -> type of event. `capture` is a kind that the journal flushes to the disk."""

@@ -52,6 +52,8 @@ class Plan:
     wait_seconds: float = 0.05
     dump_root: str = ""
     """Absolute folder that the run's dumps go to."""
+    min_free_bytes: int = 268435456
+    flight_recorder_bytes: int = 0
     signature: str = ""
     """Changes when the settings or the baseline's file change."""
     remarks: Mapping[str, str] = field(default_factory=dict)
@@ -93,6 +95,8 @@ class Planner:
             engine=_obeyed(chosen.engine, config),
             wait_seconds=chosen.trainer.wait_seconds,
             dump_root=self._dump_root(run, chosen),
+            min_free_bytes=chosen.trainer.min_free_bytes,
+            flight_recorder_bytes=chosen.trainer.flight_recorder_bytes,
             signature=_signature(config, chosen.baseline),
             remarks=remarks,
         )

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sentinel.core.report import render
-from sentinel.daemon import alignment, deeds, protocol
+from sentinel.daemon import alignment, captured, deeds, protocol
 from sentinel.daemon.clock import dated, steady_clock
 from sentinel.daemon.journaling import Keeper
 from sentinel.daemon.run_watch import RunWatch
@@ -224,6 +224,7 @@ class Watchdog:
         process = watch.sessions.greet(session, {}, now)
         if isinstance(record, protocol.Started):
             watch.greet(session, record, now)
+            effects = captured.tell_of_trainer(watch, record.at or now)
         elif isinstance(record, protocol.Stepped):
             effects = watch.step(process, record)
         elif isinstance(record, protocol.Receipted):
@@ -233,6 +234,7 @@ class Watchdog:
         elif isinstance(record, protocol.Described):
             watch.describe(alignment.DESCRIBED, {"facts": dict(record.facts), "at": record.at})
             self._align(watch)
+            effects = captured.tell_of_trainer(watch, record.at or now)
         elif isinstance(record, protocol.Health):
             watch.trainer = dict(record.numbers)
         elif isinstance(record, protocol.Ended):
@@ -259,7 +261,12 @@ class Watchdog:
             "step": snapshot.last_step,
             "orders": [render.order_to_plain(c.order) for c in snapshot.captures if c.state in GOING_ON],
             "cancelled": [c.id for c in snapshot.captures if c.state == "cancelled"],
-            "settings": {"wait_seconds": plan.wait_seconds, "dump_root": self._dump_root(watch, told.session)},
+            "settings": {
+                "wait_seconds": plan.wait_seconds,
+                "dump_root": self._dump_root(watch, told.session),
+                "min_free_bytes": plan.min_free_bytes,
+                "flight_recorder_bytes": plan.flight_recorder_bytes,
+            },
         }
         if told.faults:
             reply["faults"] = list(told.faults)

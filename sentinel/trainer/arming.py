@@ -7,7 +7,8 @@ override. They replace methods on instances, never on classes, and return instea
 Read from verl 0.9.1 (`workers/engine_workers.py`): an actor process holds `worker_dict` (or is the worker itself);
 an ActorRolloutRefWorker has `.actor` and `.ref`, which are TrainingWorkers; the critic is a TrainingWorker. A
 TrainingWorker runs `infer_batch` for log-probs and values and `train_mini_batch` for an update; its model is
-`engine.module`.
+`engine.module`. A reward model is a rollout server there; in verl 0.8 and before (read, not run) it is a worker with
+`reward_module`, whose `compute_rm_score` calls its own `_forward_micro_batch`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sentinel.trainer.dump_folder import ProbeError
 from sentinel.trainer.fuse import attempt
-from sentinel.trainer.probe import Probe, ProbeError
+from sentinel.trainer.probe import Probe
 
 _STATE = "_sentinel_capture"
 
@@ -71,6 +73,9 @@ def targets_of(actor: Any) -> list[Target]:
             found.append(Target(infer, worker, "infer_batch", model))
             if update:
                 found.append(Target(update, worker, "train_mini_batch", model))
+        reward = getattr(holder, "reward_module", None)
+        if hasattr(reward, "named_modules") and hasattr(holder, "_forward_micro_batch"):
+            found.append(Target("compute_rm_score", holder, "_forward_micro_batch", reward))
         model = _model_of(holder)
         if model is not None and _is_value_model(holder):
             # Ray looks methods up on the class of the actor itself, so there the engine is what can be wrapped.
@@ -81,7 +86,7 @@ def targets_of(actor: Any) -> list[Target]:
     return found
 
 
-def _is_reference_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_reference_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """With LoRA the reference is the actor without its adapter: same worker, same method, another stage."""
     data = args[0] if args else kwargs.get("data")
     flag = data.get("no_lora_adapter", None) if data is not None and hasattr(data, "get") else None
@@ -94,7 +99,7 @@ def _wrapped(target: Target, probe: Probe, original: Callable[..., Any], wanted:
         stage = target.stage
         if stage == "actor_compute_log_prob":
             reference: list[bool] = []
-            attempt(lambda: reference.append(_is_reference_call(args, kwargs)))
+            attempt(lambda: reference.append(is_reference_call(args, kwargs)))
             stage = "ref_compute_log_prob" if reference == [True] else stage
         action = functools.partial(original, *args, **kwargs)
         return probe.around(stage, target.model, action) if stage in wanted else action()
@@ -102,7 +107,8 @@ def _wrapped(target: Target, probe: Probe, original: Callable[..., Any], wanted:
     return staged
 
 
-def _chunks(model: Any) -> list[Any]:
+def chunks_of(model: Any) -> list[Any]:
+    """The torch modules of a target's model."""
     return list(model) if isinstance(model, list) else [model]
 
 
@@ -120,7 +126,7 @@ def arm(actor: Any, plan: dict[str, Any]) -> dict[str, Any]:
         for target in targets_of(actor)
         if target.stage in wanted or (target.stage == "actor_compute_log_prob" and "ref_compute_log_prob" in wanted)
     ]
-    models = list({id(chunk): chunk for target in targets for chunk in _chunks(target.model)}.values())
+    models = list({id(chunk): chunk for target in targets for chunk in chunks_of(target.model)}.values())
     answer["absent"] = sorted(wanted - {target.stage for target in targets})
     if not targets:
         return answer

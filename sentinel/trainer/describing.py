@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sentinel.trainer import reach
-from sentinel.trainer.arming import rank_of
+from sentinel.trainer.arming import chunks_of, rank_of, targets_of
 from sentinel.trainer.fuse import attempt
 from sentinel.trainer.seeding import SEEDING
 
@@ -30,8 +30,15 @@ def describe_worker(actor: Any) -> dict[str, Any]:
     """Return rank, host, versions, variables and seeds of a worker process."""
     answer: dict[str, Any] = {"rank": -1, "host": socket.gethostname(), "seeds": dict(SEEDING.said)}
     failure = attempt(lambda: answer.update(rank=rank_of(actor)))
+    attempt(lambda: answer.update(parameters=parameters_of(actor)))
     failure = attempt(lambda: answer.update(_of_process())) or failure
     return answer if failure is None else {**answer, "error": f"{type(failure).__name__}: {failure}"}
+
+
+def parameters_of(actor: Any) -> int:
+    """Return the parameters of this process's largest model; a sharded one counts whole where its parameters know it."""
+    sizes = [sum(int(p.numel()) for chunk in chunks_of(t.model) for p in chunk.parameters()) for t in targets_of(actor)]
+    return max(sizes, default=0)
 
 
 def _of_process() -> dict[str, Any]:

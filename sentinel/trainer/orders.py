@@ -13,7 +13,6 @@ from typing import Any
 
 # Steps that a recording run dumps when nobody says otherwise: dense where runs part first, then ever rarer.
 DEFAULT_SCHEDULE = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-STAGES = ("actor_compute_log_prob", "ref_compute_log_prob", "compute_values", "critic_update", "actor_update")
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,10 @@ class Order:
     task: str = "statistics"
     asked_first_step: int = 0
     """The first step that was asked for; differs from `first_step` when the order came late."""
+    expected_bytes: int = 0
+    """What it may take on disk; so much free space is asked for."""
+    rerun: bool = False
+    """The kept inputs of `first_step` are run again; see `reruns`."""
     exact: bool = False
     """A golden dump is wanted of its very step: too late means never, not the next one."""
 
@@ -63,6 +66,8 @@ class Order:
                 modules=tuple(str(m) for m in plain.get("modules") or ()),
                 task=str(plain.get("task") or "statistics"),
                 asked_first_step=first,
+                expected_bytes=int(plain.get("expected_bytes") or 0),
+                rerun=bool(plain.get("rerun")),
                 exact=exact,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -16,23 +16,21 @@ import functools
 import json
 import logging
 import os
-import re
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from sentinel.trainer.backward import QuietBackwardHook
+from sentinel.trainer.dump_folder import DEFAULT_MIN_FREE_BYTES, DumpFolder, ProbeError
 from sentinel.trainer.footprint import ModelFootprint, ProcessFootprint, forget_exit_handler
 from sentinel.trainer.fuse import attempt
 
 log = logging.getLogger("sentinel.trainer")
 
-# msprobe refuses every other character, often with an empty message.
-_SAFE_PATH = re.compile(r"[a-zA-Z0-9_.:/-]+")
-DEFAULT_MIN_FREE_BYTES = 256 * 1024 * 1024
+_ENTRY_KINDS = frozenset(
+    {"Module", "Cell", "Functional", "Tensor", "Torch", "NPU", "Distributed", "Aten", "VF", "MindSpeed"}
+)
 _COLLECTOR_METHODS = (
     "forward_input_data_collect",
     "forward_output_data_collect",
@@ -42,10 +40,6 @@ _COLLECTOR_METHODS = (
     "backward_output_data_collect",
     "params_data_collect",
 )
-
-
-class ProbeError(Exception):
-    """A capture cannot be made here; the text says why, for the receipt."""
 
 
 @contextlib.contextmanager
@@ -74,23 +68,25 @@ class Probe:
     """One captured step in this process. `open()`, any number of stages, `close()`.
 
     Args:
-        plan: `{"root", "step", "stages", "level", "task", "modules", "min_free_bytes"}`.
+        plan: `{"root", "step", "stages", "level", "task", "modules", "min_free_bytes", "expected_bytes"}`.
         models: the torch modules whose stages will be dumped.
     """
 
     def __init__(self, plan: dict[str, Any], models: list[Any]) -> None:
         self.plan = plan
-        self.root = str(plan["root"])
         self.step = int(plan["step"])
+        least = int(plan.get("min_free_bytes") or DEFAULT_MIN_FREE_BYTES)
+        self.folder = DumpFolder(str(plan["root"]), self.step, least + int(plan.get("expected_bytes") or 0))
         self.models = models
         self.stages: dict[str, dict[str, Any]] = {}
         self.broken = ""
+        self.opening_seconds = 0.0
+        self._inside = False
         self._debugger: Any = None
         self._set_aside: tuple[Any, bool] | None = None
         self._log_levels: list[tuple[Any, int]] = []
         self._process: ProcessFootprint | None = None
         self._hooks: ModelFootprint | None = None
-        self._staging = ""
         self._collectors: list[Any] = []
         self._open_hooks: list[QuietBackwardHook] = []
         self._backward_hook: tuple[Any, Any] | None = None
@@ -104,7 +100,8 @@ class Probe:
             ProbeError: the folder is full or cannot be written, msprobe is missing, or the run's own debugger is
                 dumping at this moment.
         """
-        self._check_folder()
+        began = time.perf_counter()
+        self.folder.open()
         self._process = ProcessFootprint()
         # torch_npu without CANN raises anything at import, not only ImportError.
         failure = attempt(_import_msprobe)
@@ -121,13 +118,13 @@ class Probe:
         self._set_aside = (PrecisionDebugger._instance, self._take_off_api_wrappers())
         PrecisionDebugger._instance = None
         self._hooks.hide_markers()
-        self._staging = self._writable_root()
-        config = os.path.join(self._staging, f"config_{os.getpid()}.json")
+        config = os.path.join(self.folder.staging, f"config_{os.getpid()}.json")
         with open(config, "w", encoding="utf-8") as file:
             json.dump(self._config(), file)
         self._debugger = PrecisionDebugger(config_path=config)
         os.unlink(config)
         self._observe_gradients_quietly()
+        self.opening_seconds = time.perf_counter() - began
 
     def _quieten(self) -> None:
         """Silence the three to five lines that msprobe prints a stage; errors still show."""
@@ -150,43 +147,19 @@ class Probe:
 
     def _config(self) -> dict[str, Any]:
         task = str(self.plan.get("task") or "statistics")
-        options: dict[str, Any] = {"scope": [], "list": list(self.plan.get("modules") or []), "data_mode": ["all"]}
+        narrowed = [_listed(str(name)) for name in self.plan.get("modules") or []]
+        options: dict[str, Any] = {"scope": [], "list": narrowed, "data_mode": ["all"]}
         if task == "statistics":
             options["summary_mode"] = "statistics"
         return {
             "task": task,
             "level": str(self.plan.get("level") or "L0"),
-            "dump_path": os.path.join(self._staging, "unused"),
+            "dump_path": os.path.join(self.folder.staging, "unused"),
             "rank": [],
             "step": [],
             "dump_enable": True,
             task: options,
         }
-
-    def _check_folder(self) -> None:
-        try:
-            os.makedirs(self.root, exist_ok=True)
-            free = shutil.disk_usage(self.root).free
-        except OSError as error:
-            raise ProbeError(f"dump folder {self.root}: {error.strerror or error}") from error
-        needed = int(self.plan.get("min_free_bytes") or DEFAULT_MIN_FREE_BYTES)
-        if free < needed:
-            raise ProbeError(f"dump folder {self.root}: {free} bytes free, {needed} are asked for")
-        if not os.access(self.root, os.W_OK | os.X_OK):
-            raise ProbeError(f"dump folder {self.root}: not writable")
-
-    def _writable_root(self) -> str:
-        """A folder that msprobe accepts: the wanted one, or a temporary one when a character forbids it."""
-        if _SAFE_PATH.fullmatch(self.root):
-            folder = os.path.join(self.root, f".sentinel_{os.getpid()}_{self.step}")
-            os.makedirs(folder, exist_ok=True)
-            return folder
-        folder = tempfile.mkdtemp(prefix="sentinel_")
-        if not _SAFE_PATH.fullmatch(folder):
-            raise ProbeError(
-                f"neither {self.root} nor {folder} is a path that msprobe accepts (letters, digits, _.:/-)"
-            )
-        return folder
 
     @staticmethod
     def _take_off_api_wrappers() -> bool:
@@ -204,12 +177,25 @@ class Probe:
     def around(self, stage: str, model: Any, action: Callable[[], Any]) -> Any:
         """Run `action` with the dump of `stage` on; return what it returns, raise only what it raises."""
         began = time.perf_counter()
-        started = self._guard(stage, functools.partial(self._start, stage, model))
+        started = self._timed(stage, functools.partial(self._start, stage, model))
         try:
             return action()
         finally:
             if started:
-                self._guard(stage, functools.partial(self._stop, stage))
+                self._timed(stage, functools.partial(self._stop, stage))
+            entry = self.stages.setdefault(stage, {})
+            entry["stage_seconds"] = entry.get("stage_seconds", 0.0) + time.perf_counter() - began
+
+    def _timed(self, stage: str, action: Callable[[], Any]) -> bool:
+        """Do a part of the dump, and count its time as what the dump added to the stage; parts within parts count once."""
+        if self._inside:
+            return self._guard(stage, action)
+        began = time.perf_counter()
+        self._inside = True
+        try:
+            return self._guard(stage, action)
+        finally:
+            self._inside = False
             entry = self.stages.setdefault(stage, {})
             entry["seconds"] = entry.get("seconds", 0.0) + time.perf_counter() - began
 
@@ -231,8 +217,7 @@ class Probe:
             runtime.Runtime.is_running = False
 
     def _start(self, stage: str, model: Any) -> None:
-        path = os.path.join(self._staging, f"step_{self.step}", stage)
-        os.makedirs(path, exist_ok=True)
+        path = self.folder.of(stage)
         service = self._debugger.service
         service.config.dump_path = path
         self._contain(service.data_collector, stage)
@@ -262,15 +247,19 @@ class Probe:
         @functools.wraps(method)
         def collect(*args: Any, **kwargs: Any) -> None:
             # None of these methods returns anything that msprobe uses.
-            self._guard(stage, functools.partial(method, *args, **kwargs))
+            self._timed(stage, functools.partial(method, *args, **kwargs))
 
         return collect
 
     # ------------------------------------------------------------------ closing
 
     def close(self) -> dict[str, Any]:
-        """Leave the process as it was found. Return `{"stages", "broken", "bytes", "seconds"}`."""
-        for action in (self._take_apart, self._move_into_place):
+        """Leave the process as it was found. Return `{"step", "stages", "broken", "bytes", "seconds"}`.
+
+        `seconds` is what the dump added to the step: opening, hooks, writing, and taking apart.
+        """
+        began = time.perf_counter()
+        for action in (self._take_apart, functools.partial(self.folder.place, self.stages)):
             failure = attempt(action)
             if failure is not None:
                 self._break("closing", failure)
@@ -279,7 +268,10 @@ class Probe:
             "stages": self.stages,
             "broken": self.broken,
             "bytes": sum(int(entry.get("bytes", 0)) for entry in self.stages.values()),
-            "seconds": sum(float(entry.get("seconds", 0.0)) for entry in self.stages.values()),
+            "seconds": sum(float(entry.get("seconds", 0.0)) for entry in self.stages.values())
+            + self.opening_seconds
+            + time.perf_counter()
+            - began,
         }
 
     def _take_apart(self) -> None:
@@ -320,29 +312,11 @@ class Probe:
         self._debugger = None
         self._collectors.clear()
 
-    def _move_into_place(self) -> None:
-        """Let the finished stages appear under the root at once, whole; note their sizes."""
-        if not self._staging:
-            return
-        staged_step = os.path.join(self._staging, f"step_{self.step}")
-        for stage, entry in self.stages.items():
-            source = os.path.join(staged_step, stage, "step0")
-            if not entry.get("calls") or not os.path.isdir(source):
-                continue
-            target = os.path.join(self.root, f"step_{self.step}", stage)
-            for rank in sorted(os.listdir(source)):
-                place = os.path.join(target, "step0", rank)
-                shutil.rmtree(place, ignore_errors=True)
-                os.makedirs(os.path.dirname(place), exist_ok=True)
-                shutil.move(os.path.join(source, rank), place)
-                entry["bytes"] = int(entry.get("bytes", 0)) + _size_of(place)
-            entry["path"] = target
-        shutil.rmtree(self._staging, ignore_errors=True)
+
+def _listed(name: str) -> str:
+    """A module's path as msprobe's `list` finds it and what is inside it, and no namesake; names of dump entries as they are."""
+    return name if name.partition(".")[0] in _ENTRY_KINDS else f".{name}."
 
 
 def _import_msprobe() -> None:
     import msprobe.pytorch  # noqa: F401
-
-
-def _size_of(folder: str) -> int:
-    return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(folder) for name in names)

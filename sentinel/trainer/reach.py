@@ -48,10 +48,10 @@ def stages_of(trainer: Any) -> list[str]:
     return [*stages, "actor_update"]
 
 
-def arm(trainer: Any, orders: list[Order], step: int, root: str, min_free_bytes: int | None = None) -> Armed:
-    """Queue the arming of one step on every rank that one of the orders wants."""
+def plan_of(orders: list[Order], step: int, root: str, min_free_bytes: int | None) -> dict[str, Any]:
+    """The plan that a worker's probe obeys for orders of one manner."""
     level, task, modules = orders[0].manner
-    plan: dict[str, Any] = {
+    return {
         "root": root,
         "step": step,
         "stages": list(dict.fromkeys(stage for order in orders for stage in order.stages)),
@@ -59,7 +59,13 @@ def arm(trainer: Any, orders: list[Order], step: int, root: str, min_free_bytes:
         "task": task,
         "modules": list(modules),
         "min_free_bytes": min_free_bytes,
+        "expected_bytes": sum(order.expected_bytes for order in orders),
     }
+
+
+def arm(trainer: Any, orders: list[Order], step: int, root: str, min_free_bytes: int | None = None) -> Armed:
+    """Queue the arming of one step on every rank that one of the orders wants."""
+    plan = plan_of(orders, step, root, min_free_bytes)
     chosen = [w for rank, w in _ranked(trainer) if any(o.ranks is None or rank in o.ranks for o in orders)]
     calls = [worker.__ray_call__.remote(arming.arm, plan) for worker in chosen]
     return Armed(orders, step, plan, chosen, calls, [])

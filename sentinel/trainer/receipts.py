@@ -40,9 +40,9 @@ class ReceiptBook:
                     self.ranks.add(int(answer.get("rank", 0)))
                     self.stages[stage] = None
                     self.paths[entry["path"]] = None
-            spent.append(
-                sum(float(e.get("seconds", 0.0)) for s, e in answer["stages"].items() if s in self.order.stages)
-            )
+            of_stages = {stage: float(entry.get("seconds", 0.0)) for stage, entry in answer["stages"].items()}
+            beside = max(0.0, float(answer.get("seconds", 0.0)) - sum(of_stages.values()))
+            spent.append(beside + sum(time for stage, time in of_stages.items() if stage in self.order.stages))
         # Ranks work side by side; the slowest one is what the step took.
         self.seconds += max(spent)
         for stage in self.order.stages:

@@ -20,6 +20,7 @@ from sentinel.trainer.emitter import Emitter
 from sentinel.trainer.fuse import Fuse
 from sentinel.trainer.orders import Order, OrderBook
 from sentinel.trainer.receipts import ReceiptBook, ended
+from sentinel.trainer.reruns import Reruns
 from sentinel.trainer.values import plain_values
 
 DEFAULT_WAIT_SECONDS = 0.05
@@ -60,6 +61,8 @@ class Session:
         self._armed: list[reach.Armed] = []
         self._receipts: dict[str, ReceiptBook] = {}
         self._refused: set[str] = set()
+        self._reruns = Reruns(self._send_receipt)
+        self._trainer: Any = None
         self._introduction: dict[str, Any] | None = None
         self._introduced_at = 0.0
         self._over = threading.Event()
@@ -81,6 +84,7 @@ class Session:
 
     def describe(self, trainer: Any) -> None:
         """Say what this run computes with, and each of its workers; on a thread of its own, once they answered."""
+        self._trainer = trainer
         threading.Thread(target=self._describe, args=(trainer,), name="sentinel-facts", daemon=True).start()
 
     def schedule(self, orders: Iterable[Order]) -> None:
@@ -134,6 +138,7 @@ class Session:
     def _boundary(self, trainer: Any, step: int) -> None:
         if self._daemon is not None:
             self._daemon.wait(self._daemon.last_number, self.wait_seconds)
+        self._reruns.boundary(step, self.dump_root, self.min_free_bytes)
         if not self._book:
             return
         with self._lock:
@@ -212,9 +217,12 @@ class Session:
         self.dump_root = str(settings.get("dump_root") or self.dump_root)
         if settings.get("min_free_bytes") is not None:
             self.min_free_bytes = int(settings["min_free_bytes"])
+        if self._trainer is not None:
+            self._reruns.install(self._trainer, int(settings.get("flight_recorder_bytes") or 0))
         orders = [order for plain in reply.get("orders") or () if (order := self._readable(plain)) is not None]
+        self._reruns.take([order for order in orders if order.rerun])
         with self._lock:
-            self._book.offer(orders)
+            self._book.offer([order for order in orders if not order.rerun])
             cancelled = self._book.cancel(reply.get("cancelled") or ())
         for order in cancelled:
             if order.id not in self._receipts and all(order not in one.orders for one in self._armed):

@@ -25,6 +25,10 @@ class Book:
     """Capture -> Unix time of its last receipt."""
     size: ModelSize | None = None
     """Of the model that is dumped, where the trainer said it."""
+    ranks: int = 0
+    """Of the run; 0 where not known."""
+    recorder: bool = False
+    """The workers keep their last inputs, so that a stage can be run again."""
 
 
 def entered(book: Book, order: CaptureOrder) -> Book:

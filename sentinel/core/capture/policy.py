@@ -14,6 +14,8 @@ from sentinel.core.capture.cost import LEAST_TRAINING_SECONDS, Bound, Cost, of_t
 from sentinel.core.capture.escalation import FIRST, RUNGS, UPDATES
 from sentinel.records import DUMPABLE_STAGES, CaptureOrder, CaptureReceipt, Incident
 
+RERUNNABLE = frozenset({"actor_compute_log_prob", "ref_compute_log_prob", "compute_values", "compute_rm_score"})
+"""Stages without side effects: they can be run again on the same inputs."""
 ACTOR_STAGES = ("actor_compute_log_prob", "actor_update", "ref_compute_log_prob")
 """Where to look when the suspects are cleared: every run has these."""
 NO_DUMP_HELPS = {
@@ -37,6 +39,8 @@ class CaptureSettings:
     """Steps of an incident's first order, the first of them the next step."""
     stages: int = 2
     """Stages of one order, at most."""
+    all_ranks_up_to: int = 2
+    """Ranks of a run that are all dumped; of more, the first and the last one are."""
     certain: float = 0.75
     """Confidence in one stage from which no second one is dumped."""
     escalate: bool = True
@@ -83,8 +87,6 @@ class Moment:
     trained_seconds: float = 0.0
     tokens: float = 0.0
     """Tokens of a step; 0 where not known."""
-    ranks: int = 0
-    """Ranks of the run; 0 where not known."""
 
 
 def plan(
@@ -109,10 +111,37 @@ def plan(
         last_step=moment.step + settings.steps - 1,
         stages=stages[: rung.stages],
         level=settings.non_finite_level if non_finite else settings.level,
-        ranks=None,
+        ranks=ranks_of(book.ranks, settings),
         why=f"{incident.kind} since step {incident.opened_at_step}, {' or '.join(stages[: rung.stages])}: {rung.question}",
     )
     return affordable(order, moment, book, settings)
+
+
+def ranks_of(ranks: int, settings: CaptureSettings) -> tuple[int, ...] | None:
+    """Which ranks dump: all of a few, else rank 0 and the last one, whose rows, and with tensor parallelism weights, are others."""
+    return None if ranks <= settings.all_ranks_up_to else (0, ranks - 1)
+
+
+def rerun_of(incident: Incident, step: int, book: Book, settings: CaptureSettings) -> CaptureOrder | None:
+    """The order to run the likeliest stage of the step itself again; None where nothing keeps its inputs, or it has side effects.
+
+    Beside the order for the next step, not instead of it: every rank has to take part, and the weights may have changed.
+    """
+    stages = tuple(stage for stage in stages_of(incident, settings)[:1] if stage in RERUNNABLE)
+    if not (stages and book.recorder and settings.enabled and step == incident.opened_at_step):
+        return None
+    return CaptureOrder(
+        id=f"{incident.id}/r1",
+        run=incident.run,
+        incident=incident.id,
+        first_step=step,
+        last_step=step,
+        stages=stages,
+        level=settings.level,
+        ranks=None,
+        why=f"{incident.kind} at step {step}: the step itself, from the inputs that the workers kept",
+        rerun=True,
+    )
 
 
 def stages_of(incident: Incident, settings: CaptureSettings, cleared: frozenset[str] = frozenset()) -> tuple[str, ...]:
@@ -173,7 +202,8 @@ def affordable(
         return settings.why_not
     size = book.size if book.size is None else replace(book.size, tokens=moment.tokens)
     cost = predicted(order, book.captures, size, tensor_bytes)
-    mine = [capture for capture in book.captures if capture.incident == order.incident]
+    mine = [one for one in book.captures if one.incident == order.incident]
+    number = 1 + sum(not one.order.rerun for one in mine)
     incident, day, run = settings.bounds()
     today = of_today(book.captures, book.at, moment.now)
     whole = Cost(steps=book.steps, bytes=book.bytes, seconds=book.seconds)
@@ -184,7 +214,7 @@ def affordable(
         or _over_ratio(whole, cost, moment, settings)
     )
     expected = 0 if cost is None else cost.bytes
-    return why or replace(order, id=f"{order.incident}/c{len(mine) + 1}", expected_bytes=expected)
+    return why or replace(order, id=f"{order.incident}/c{number}", expected_bytes=expected)
 
 
 def _over_ratio(used: Cost, more: Cost | None, moment: Moment, settings: CaptureSettings) -> str:

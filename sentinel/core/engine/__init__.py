@@ -16,7 +16,7 @@ import numpy as np
 
 from sentinel.core.catalogue import Catalogue
 from sentinel.core.compare import Recognition
-from sentinel.core.engine.captures import Outcome, on_cancel, on_receipt, on_request, on_triage
+from sentinel.core.engine.captures import Outcome, on_cancel, on_described, on_receipt, on_request, on_triage
 from sentinel.core.engine.judge import on_step
 from sentinel.core.engine.persist import from_plain, to_plain
 from sentinel.core.engine.show import charts_of, snapshot_of
@@ -33,6 +33,7 @@ from sentinel.records import (
     RunSnapshot,
     StepReported,
     Tick,
+    TrainerDescribed,
     TrainerLeft,
     TriageArrived,
     WorkerSaid,
@@ -79,6 +80,8 @@ class Engine:
                 outcome = on_triage(state, event.incident, event.capture, event.triage, self.settings)
             case Tick():
                 outcome = on_tick(state, event, self.settings)
+            case TrainerDescribed():
+                outcome = on_described(state, event)
             case TrainerLeft():
                 outcome = on_leave(state, event)
             case WorkerSaid():

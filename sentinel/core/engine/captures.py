@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sentinel.core.capture.book import cancelled, entered, expired, overdue, receipted
+from sentinel.core.capture.cost import ModelSize
 from sentinel.core.capture.escalation import AGAIN, ELSEWHERE, NEXT, RUNGS, SETTLED, answer_of, rung_of
 from sentinel.core.capture.machine import ENDED
-from sentinel.core.capture.policy import Moment, deeper, plan, refused, wait_until
+from sentinel.core.capture.policy import Moment, deeper, plan, refused, rerun_of, wait_until
 from sentinel.core.engine.state import EngineSettings, WatchState
 from sentinel.core.engine.telling import ANSWERS, told, told_deeper
 from sentinel.core.report.incidents import find, noted, put
@@ -22,6 +23,7 @@ from sentinel.records import (
     Incident,
     IncidentChanged,
     OrderCapture,
+    TrainerDescribed,
     Triage,
 )
 
@@ -53,7 +55,15 @@ def _ask(state: WatchState, place: int, step: int, settings: EngineSettings) -> 
         return replace(state, docket=put(state.docket, place, incident, asked=True)), (
             IncidentChanged(incident, "evidence"),
         )
-    return _ordered(state, place, order)
+    kept = rerun_of(incident, step, state.book, settings.capture)
+    state, effects = _ordered(state, place, order)
+    if kept is None:
+        return state, effects
+    incident = noted(
+        state.docket[place].incident, f"Asked to run {kept.stages[0]} of step {step} again on its kept inputs."
+    )
+    state = replace(state, docket=put(state.docket, place, incident), book=entered(state.book, kept))
+    return state, (OrderCapture(kept), *effects)
 
 
 def moment(state: WatchState, first_step: int) -> Moment:
@@ -98,6 +108,14 @@ def expire(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
         state, more = on_receipt(state, capture.id, expired(capture))
         effects += [CancelCapture(capture.id), *more]
     return state, tuple(effects)
+
+
+def on_described(state: WatchState, event: TrainerDescribed) -> Outcome:
+    """Take in what decides how much a capture costs and what can be asked for."""
+    book = state.book
+    size = ModelSize(parameters=event.parameters) if event.parameters > 0 else book.size
+    ranks = event.ranks or book.ranks
+    return replace(state, book=replace(book, size=size, ranks=ranks, recorder=event.recorder)), ()
 
 
 def on_request(state: WatchState, order: CaptureOrder) -> Outcome:
@@ -146,6 +164,8 @@ def _notes(capture: Capture, receipt: CaptureReceipt) -> list[str]:
     notes = [
         f"Dumped {' and '.join(receipt.stages)} at steps {receipt.first_step} to {receipt.last_step}: {receipt.bytes} bytes, {receipt.seconds:.2g} s."
     ]
+    if order.rerun:
+        return [*notes, f"It was {receipt.why}."]
     if receipt.first_step > order.first_step:
         notes.append(
             f"The dump begins at step {receipt.first_step}, later than the step {order.first_step} that was ordered. {receipt.why}".rstrip()
@@ -182,11 +202,13 @@ def _followed(state: WatchState, place: int, capture: Capture, triage: Triage, s
     incident = state.docket[place].incident
     mine = [one for one in state.book.captures if one.incident == incident.id and not one.order.rerun]
     running = any(one.state not in ENDED for one in mine)
-    if incident.state != "open" or running or state.last_step is None or not mine or mine[-1].id != capture.id:
+    if incident.state != "open" or running or state.last_step is None or not _is_last(mine, capture):
         return state, ()
     non_finite = incident.kind == "non_finite"
     rung = rung_of(capture.order, non_finite=non_finite)
     following = NEXT[rung, answer_of(triage)]
+    if capture.order.rerun and following in (AGAIN, ELSEWHERE):
+        return state, ()  # The order beside it asks that.
     # The reply to the next report carries the order, so it can be obeyed at the step after that one.
     when = moment(state, state.last_step + 2)
     order: CaptureOrder | str
@@ -215,6 +237,13 @@ def _followed(state: WatchState, place: int, capture: Capture, triage: Triage, s
             state, docket=put(state.docket, place, noted(incident, f"Not asked: {open_question} {order}."))
         ), ()
     return _ordered(state, place, order)
+
+
+def _is_last(mine: list[Capture], capture: Capture) -> bool:
+    """Whether nothing was ordered because of this capture's answer, or after it, yet."""
+    if capture.order.rerun:
+        return not any(one.order.modules for one in mine)
+    return bool(mine) and mine[-1].id == capture.id
 
 
 def _found(incident: Incident, last: CaptureOrder, triage: Triage) -> tuple[str, str]:

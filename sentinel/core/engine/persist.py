@@ -24,7 +24,7 @@ from sentinel.core.report.revive import capture_from_plain, incident_from_plain
 from sentinel.core.window import PastStep
 from sentinel.records import Reference
 
-VERSION = 1
+VERSION = 2
 _COUNTS = ("steps_seen", "attempt", "last_step", "last_at_seconds", "step_seconds", "ended", "comparable")
 
 
@@ -52,7 +52,12 @@ def to_plain(state: WatchState) -> dict[str, object]:
             for past in state.past
         ],
         "docket": [
-            {"incident": incident_to_plain(tracked.incident), "quiet": tracked.quiet, "asked": tracked.asked}
+            {
+                "incident": incident_to_plain(tracked.incident),
+                "quiet": tracked.quiet,
+                "asked": tracked.asked,
+                "level": tracked.level,
+            }
             for tracked in state.docket
         ],
         "book": {
@@ -63,6 +68,8 @@ def to_plain(state: WatchState) -> dict[str, object]:
             "seconds": book.seconds,
             "at": dict(book.at),
             "parameters": book.size.parameters if book.size is not None else None,
+            "ranks": book.ranks,
+            "recorder": book.recorder,
         },
         "warned": [list(pair) for pair in state.warned],
         **{name: getattr(state, name) for name in _COUNTS},
@@ -101,7 +108,12 @@ def from_plain(plain: Mapping[str, Any], reference: Reference | None) -> WatchSt
             for past in plain["past"]
         ),
         docket=tuple(
-            Tracked(incident=incident_from_plain(item["incident"]), quiet=int(item["quiet"]), asked=bool(item["asked"]))
+            Tracked(
+                incident=incident_from_plain(item["incident"]),
+                quiet=int(item["quiet"]),
+                asked=bool(item["asked"]),
+                level=float(item["level"]),
+            )
             for item in plain["docket"]
         ),
         book=_book_from_plain(book),
@@ -120,6 +132,8 @@ def _book_from_plain(plain: Mapping[str, Any]) -> Book:
         seconds=plain["seconds"],
         at=dict(plain.get("at", {})),
         size=None if parameters is None else ModelSize(parameters=parameters),
+        ranks=int(plain.get("ranks", 0)),
+        recorder=bool(plain.get("recorder", False)),
     )
 
 

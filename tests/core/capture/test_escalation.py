@@ -27,6 +27,7 @@ from sentinel.records import (
     Comparable,
     Divergence,
     OrderCapture,
+    TrainerDescribed,
     Triage,
     TriageArrived,
 )
@@ -35,6 +36,7 @@ from tests.support.runs import (
     a_reference,
     an_engine,
     changed,
+    events,
     incidents,
     repeated,
     replaced,
@@ -235,3 +237,45 @@ def test_the_documented_table_is_the_one_that_is_followed():
     page = (Path(__file__).parents[3] / "docs" / "captures.md").read_text(encoding="utf-8")
 
     assert table() in page
+
+
+def going_on(engine, state, run):
+    effects = []
+    for event in events(run):
+        state, more = engine.advance(state, event)
+        effects += more
+    return state, effects
+
+
+def test_where_inputs_are_kept_the_step_itself_is_asked_for_beside_the_next_one():
+    engine = an_engine()
+    state = engine.initial("run", REFERENCE)
+    state, _ = engine.advance(state, TrainerDescribed(ranks=8, parameters=5e8, recorder=True))
+    state, effects = going_on(engine, state, changed(RUN, at=5, change=scaled("actor/kl_loss", 1.5))[:7])
+    again, following = sorted(
+        (effect.order for effect in effects if isinstance(effect, OrderCapture)), key=lambda order: order.first_step
+    )
+
+    assert (again.id, again.rerun, again.first_step, again.last_step, again.stages) == (
+        "run:1/r1",
+        True,
+        5,
+        5,
+        (STAGE,),
+    )
+    assert (following.id, following.rerun, following.first_step) == ("run:1/c1", False, 6)
+    assert (again.ranks, following.ranks) == (None, (0, 7))
+
+    state, orders = answered(engine, state, again, "module")
+
+    assert [(order.id, order.modules) for order in orders] == [("run:1/c2", (MODULE,))]
+    assert engine.snapshot(state).captures[0].state == "cancelled"
+
+
+def test_a_rerun_that_shows_nothing_leaves_the_question_to_the_order_beside_it():
+    engine = an_engine()
+    state, _ = engine.advance(engine.initial("run", REFERENCE), TrainerDescribed(recorder=True))
+    state, effects = going_on(engine, state, changed(RUN, at=5, change=scaled("actor/kl_loss", 1.5))[:7])
+    (again,) = [e.order for e in effects if isinstance(e, OrderCapture) and e.order.rerun]
+
+    assert answered(engine, state, again, "nothing")[1] == []

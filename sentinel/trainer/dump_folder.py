@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a capture writes: a folder that msprobe accepts, and from it, whole and at once, the place that people know."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from typing import Any
+
+# msprobe refuses every other character, often with an empty message.
+_SAFE_PATH = re.compile(r"[a-zA-Z0-9_.:/-]+")
+DEFAULT_MIN_FREE_BYTES = 256 * 1024 * 1024
+
+
+class ProbeError(Exception):
+    """A capture cannot be made here; the text says why, for the receipt."""
+
+
+class DumpFolder:
+    """The folder of one captured step in this process.
+
+    Args:
+        root: where dumps shall lie, as `<root>/step_<N>/<stage>/step0/rank<r>/`.
+        step: the step that is dumped.
+        needed_bytes: free space that is asked for beforehand; msprobe raises inside backward when a disk fills up.
+    """
+
+    def __init__(self, root: str, step: int, needed_bytes: int) -> None:
+        self.root = root
+        self.step = step
+        self.staging = ""
+        self._needed = needed_bytes
+
+    def open(self) -> None:
+        """Make the folder that msprobe writes to.
+
+        Raises:
+            ProbeError: it is full or cannot be written.
+        """
+        try:
+            os.makedirs(self.root, exist_ok=True)
+            free = shutil.disk_usage(self.root).free
+        except OSError as error:
+            raise ProbeError(f"dump folder {self.root}: {error.strerror or error}") from error
+        if free < self._needed:
+            raise ProbeError(f"dump folder {self.root}: {free} bytes free, {self._needed} are asked for")
+        try:
+            self.staging = self._writable()
+        except OSError as error:
+            raise ProbeError(f"dump folder {self.root}: not writable ({error.strerror or error})") from error
+
+    def _writable(self) -> str:
+        """A folder that msprobe accepts: below the root, or a temporary one when a character forbids that."""
+        if _SAFE_PATH.fullmatch(self.root):
+            folder = os.path.join(self.root, f".sentinel_{os.getpid()}_{self.step}")
+            os.makedirs(folder, exist_ok=True)
+            return folder
+        if not os.access(self.root, os.W_OK | os.X_OK):
+            raise ProbeError(f"dump folder {self.root}: not writable")
+        folder = tempfile.mkdtemp(prefix="sentinel_")
+        if not _SAFE_PATH.fullmatch(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            raise ProbeError(
+                f"neither {self.root} nor {folder} is a path that msprobe accepts (letters, digits, _.:/-)"
+            )
+        return folder
+
+    def of(self, stage: str) -> str:
+        """Return msprobe's dump path for a stage, made."""
+        path = os.path.join(self.staging, f"step_{self.step}", stage)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def place(self, stages: dict[str, dict[str, Any]]) -> None:
+        """Let the finished stages appear under the root at once, whole; note their paths and sizes. Leaves no staging behind."""
+        if not self.staging:
+            return
+        staged_step = os.path.join(self.staging, f"step_{self.step}")
+        try:
+            for stage, entry in stages.items():
+                source = os.path.join(staged_step, stage, "step0")
+                if not entry.get("calls") or not os.path.isdir(source):
+                    continue
+                target = os.path.join(self.root, f"step_{self.step}", stage)
+                for rank in sorted(os.listdir(source)):
+                    place = os.path.join(target, "step0", rank)
+                    shutil.rmtree(place, ignore_errors=True)
+                    os.makedirs(os.path.dirname(place), exist_ok=True)
+                    shutil.move(os.path.join(source, rank), place)
+                    entry["bytes"] = int(entry.get("bytes", 0)) + _size_of(place)
+                entry["path"] = target
+        finally:
+            shutil.rmtree(self.staging, ignore_errors=True)
+            self.staging = ""
+
+
+def _size_of(folder: str) -> int:
+    return sum(os.path.getsize(os.path.join(where, name)) for where, _, names in os.walk(folder) for name in names)
