@@ -42,7 +42,7 @@ class WatchdogActor:
     @ray.method(concurrency_group="ingest")  # type: ignore[untyped-decorator]
     async def report(self, message: dict[str, Any]) -> dict[str, Any]:
         """Judge what a trainer says and answer with its orders."""
-        return self._house.watchdog.report(message)
+        return self._house.report(message)
 
     @ray.method(concurrency_group="query")  # type: ignore[untyped-decorator]
     async def query(self, what: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
