@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentinel.daemon.recomputing import is_tensor_dump, recompute, tensor_bytes
 from sentinel.daemon.triaging import triage_paths
 from sentinel.errors import SentinelError
 from sentinel.records import TrainerDescribed, Triage
@@ -103,12 +104,22 @@ def _one(ask: AskTriage, golden: Golden, step: int, stage: str, path: str) -> Tr
     try:
         if ask.non_finite:
             return triage_paths(path, None)
+        if is_tensor_dump(path):
+            # Its own inputs and weights are the golden: nothing has to agree with another machine, step or history.
+            return recompute(step, stage, path)
         other = golden.find(step, stage)
         if other is None:
             return nothing(f"the baseline holds no golden dump of {stage} at step {step}", step=step, target=path)
-        return triage_paths(path, other)
+        return _priced(triage_paths(path, other), path)
     except (SentinelError, OSError) as error:
         return nothing(str(error), step=step, target=path)
+
+
+def _priced(answer: Triage, path: str) -> Triage:
+    """Return the answer with what the tensors of the module that it names would take."""
+    if answer.first is None or not answer.first.module:
+        return answer
+    return replace(answer, tensor_bytes=tensor_bytes(path, answer.first.module))
 
 
 def nothing(why: str, *, step: int | None = None, target: str = "") -> Triage:

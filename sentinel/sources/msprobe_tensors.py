@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dumped tensors compared element by element, in a process of its own.
-
-torch is optional, a tensor file may be hostile or huge, and loading may be killed for memory: a child process loads with
-`weights_only`, so nothing is unpickled freely, and its death costs a note. Where it cannot answer, statistics have to do.
-"""
+"""Dumped tensors compared element by element, in a process of its own; where it cannot answer, statistics have to do."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-TIME_LIMIT_SECONDS = 120.0
+from sentinel.sources.torch_child import TIME_LIMIT_SECONDS, ask_child
+
 # Reads `[[target, golden], ...]`, writes one JSON line a pair: cosine, share within a thousandth, relative norm, place of the worst.
 _CHILD = """
 import json, sys
@@ -58,32 +52,9 @@ def measure(
     there = [pair for pair in pairs if all(Path(path).is_file() for path in pair)]
     if not there:
         return {}, ""
-    command = [sys.executable, "-c", _CHILD]
-    try:
-        done = subprocess.run(  # noqa: S603  # our own script, by this interpreter
-            command, input=json.dumps(there), capture_output=True, text=True, timeout=limit_seconds, check=False
-        )
-        printed = done.stdout
-        why = "" if done.returncode == 0 else f"the process that loads them ended: {_last(done.stderr)}"
-    except subprocess.TimeoutExpired as late:
-        printed = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
-        why = f"not all of them within {limit_seconds:g} s"
+    answers, why = ask_child(_CHILD, there, limit_seconds=limit_seconds)
     found = {}
-    for pair, line in zip(there, printed.splitlines(), strict=False):
-        gap = _gap(line)
-        if gap is not None:
-            found[pair] = gap
+    for pair, answer in zip(there, answers, strict=False):
+        if isinstance(answer, list) and len(answer) == 4:
+            found[pair] = ElementGap(*answer)
     return found, f"tensors compared element by element: {len(found)} of {len(there)}" + (f"; {why}" if why else "")
-
-
-def _gap(line: str) -> ElementGap | None:
-    try:
-        answer = json.loads(line)
-    except ValueError:
-        return None
-    return ElementGap(*answer) if isinstance(answer, list) and len(answer) == 4 else None
-
-
-def _last(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else "without a word"

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures on real verl runs: at the very next step, at which price beside dumping everything, and what stages cost afterwards."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+from bench.live import settings_file
+from sentinel.demo.assets import prepare
+from sentinel.demo.cluster import private_cluster
+from sentinel.demo.kit.faults import Fault
+from sentinel.demo.runs import RunSettings, launch
+
+TRIES = 13
+"""Decisions of each of the four runs."""
+KINDS = (("v0", False), ("v0", True), ("v1", False), ("v1", True))
+MODULE = "model.layers.1.mlp"
+TIMINGS = {
+    "actor_compute_log_prob": "timing_s/old_log_prob",
+    "ref_compute_log_prob": "timing_s/ref",
+    "compute_values": "timing_s/values",
+    "critic_update": "timing_s/update_critic",
+    "actor_update": "timing_s/update_actor",
+}
+ONE_EACH = {
+    "incidents": {"reopen_within_steps": 0, "close_non_finite_after_steps": 1},
+    "capture": {
+        "cool_down_steps": 0,
+        "steps": 1,
+        "extensions": 0,
+        "most_steps": 1000,
+        "day_steps": 1000,
+        "most_ratio": 10.0,
+    },
+}
+
+
+def run() -> list[dict]:
+    """Return one row a number."""
+    rows: list[dict] = []
+    with tempfile.TemporaryDirectory(prefix="sentinel-bench-") as folder:
+        assets = prepare(Path(folder) / "assets")
+        rows += next_step(Path(folder) / "next", assets)
+        rows += afterwards(Path(folder) / "after", assets)
+    return rows
+
+
+def label(trainer: str, critic: bool) -> str:
+    return f"{trainer} {'GAE' if critic else 'GRPO'}"
+
+
+def next_step(folder: Path, assets) -> list[dict]:
+    """A NaN every third step, each an incident of its own: was its dump made at the very next step, and nothing else?"""
+    rows, there, planted = [], 0, 0
+    for trainer, critic in KINDS:
+        place = folder / f"{trainer}-{critic}"
+        stage = "critic_update" if critic else "actor_update"
+        found = decisions(trainer, critic, stage, place, assets)
+        good = sum(at_once(incident, stage) for incident in found)
+        late = [i for i in found if not at_once(i, stage)]
+        honest = [i for i in late if i["receipt"] and i["receipt"]["first_step"] > i["opened_at_step"] + 1]
+        there, planted = there + good, planted + len(found)
+        rows.append(
+            {
+                "name": f"{label(trainer, critic)}: {stage} captured at N+1, of {len(found)} decisions",
+                "value": good,
+                "unit": "captures",
+                "peer": f"{len(honest)} of {len(late)} others have a receipt that says the later step" if late else "",
+            }
+        )
+        strays = stray_files(place / "home", found)
+        rows.append(
+            {
+                "name": f"{label(trainer, critic)}: dump files beside those of the orders",
+                "value": len(strays),
+                "unit": "files",
+                "limit": 0,
+            }
+        )
+    total = {"name": f"captures at N+1, of {planted} decisions (wait bound 50 ms)", "value": there, "unit": "captures"}
+    return [*rows, {**total, "limit": planted, "at_least": True}]
+
+
+def decisions(trainer: str, critic: bool, stage: str, folder: Path, assets) -> list[dict]:
+    """The incidents of a run that is given a NaN every third step, oldest first."""
+    name = f"next-{trainer}-{critic}"
+    environment = {"SENTINEL_RUN": name, "SENTINEL_CONFIG": settings_file(folder, ONE_EACH)}
+    fault = Fault(stage=stage, module=MODULE, kind="nan_grad", size=1, step=3, every=3)
+    settings = RunSettings(
+        name=name, steps=3 * TRIES + 3, trainer=trainer, critic=critic, fault=fault, environment=environment
+    )
+    with private_cluster() as cluster:
+        launch(settings, folder / "run", assets, cluster, deadline_seconds=900)
+    incidents = [json.loads(path.read_text()) for path in (folder / "home").glob("incidents/*/incident.json")]
+    planted = [i for i in incidents if i["kind"] == "non_finite" and i["opened_at_step"] <= 3 * TRIES]
+    return sorted(planted, key=lambda incident: incident["opened_at_step"])
+
+
+def at_once(incident: dict, stage: str) -> bool:
+    receipt = incident["receipt"] or {"paths": [], "stages": [], "first_step": None}
+    return bool(receipt["paths"]) and (receipt["first_step"], receipt["stages"]) == (
+        incident["opened_at_step"] + 1,
+        [stage],
+    )
+
+
+def stray_files(home: Path, incidents: list[dict]) -> list[Path]:
+    """Files below the dump root that no receipt names."""
+    named = [Path(path) for i in incidents if i["receipt"] for path in i["receipt"]["paths"]]
+    files = [path for path in (home / "dumps").rglob("*") if path.is_file()]
+    kept = {"dump.json", "stack.json", "construct.json"}
+    return [f for f in files if f.name not in kept or not any(f.is_relative_to(folder) for folder in named)]
+
+
+def afterwards(folder: Path, assets) -> list[dict]:
+    """Median time of each stage after a mix dump of all of them, against before, in one run; with a critic."""
+    rows = []
+    for trainer in ("v0", "v1"):
+        place = folder / trainer
+        place.mkdir(parents=True)
+        orders = place / "orders.json"
+        everything = [{"first_step": 16, "last_step": 16, "stages": list(TIMINGS), "level": "mix", "why": "bench"}]
+        orders.write_text(json.dumps(everything))
+        settings = RunSettings(
+            name=f"after-{trainer}",
+            steps=34,
+            trainer=trainer,
+            critic=True,
+            environment={"SENTINEL_ORDERS": str(orders)},
+        )
+        with private_cluster() as cluster:
+            metrics = launch(settings, place / "run", assets, cluster, deadline_seconds=600).metrics()
+        for key in TIMINGS.values():
+            before = statistics.median(metrics[step][key] for step in range(3, 16))
+            after = statistics.median(metrics[step][key] for step in range(18, 35))
+            rows.append(
+                {
+                    "name": f"{trainer} GAE: {key} after a mix dump of every stage, of before",
+                    "value": after / before,
+                    "unit": "x",
+                    "limit": 1.05,
+                    "peer": f"dumped step {metrics[16][key] / before:.1f} x",
+                }
+            )
+    return rows
