@@ -198,6 +198,8 @@ class TrainerDescribed:
     ranks: int = 0
     parameters: float = 0.0
     """Of the largest model that is dumped, all ranks together."""
+    stages: tuple[str, ...] = ()
+    """Stages of the run that can be dumped."""
     recorder: bool = False
     """The workers keep the inputs of stages without side effects."""
     at_seconds: float = 0.0

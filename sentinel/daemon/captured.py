@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentinel.core.capture.healthy import standing_out
+from sentinel.core.engine.captures import HEALTHY
 from sentinel.daemon.recomputing import is_tensor_dump, recompute, tensor_bytes
 from sentinel.daemon.triaging import triage_paths
 from sentinel.errors import SentinelError
-from sentinel.records import TrainerDescribed, Triage
+from sentinel.records import DUMPABLE_STAGES, TrainerDescribed, Triage
+from sentinel.sources.msprobe_dump import find_dumps, read_rank
 
 if TYPE_CHECKING:
     from sentinel.daemon.run_watch import RunWatch
@@ -27,11 +30,16 @@ def tell_of_trainer(watch: RunWatch, at_seconds: float) -> tuple[Effect, ...]:
     """Tell a run's engine what its trainer said that decides about captures; nothing where that is known already."""
     book = watch.state.book
     size = book.size.parameters if book.size is not None else 0.0
-    known = TrainerDescribed(ranks=book.ranks, parameters=size, recorder=book.recorder)
+    known = TrainerDescribed(ranks=book.ranks, parameters=size, stages=book.stages, recorder=book.recorder)
     recorder = watch.prepared.plan.flight_recorder_bytes > 0
     now = described(watch.facts, watch.description.facts, recorder=recorder)
     # What is not said now may have been said before; it stays.
-    now = replace(now, ranks=now.ranks or known.ranks, parameters=now.parameters or known.parameters)
+    now = replace(
+        now,
+        ranks=now.ranks or known.ranks,
+        parameters=now.parameters or known.parameters,
+        stages=now.stages or known.stages,
+    )
     return () if now == known else watch.tell(replace(now, at_seconds=at_seconds))
 
 
@@ -41,7 +49,9 @@ def described(facts: Mapping[str, Any], more: Mapping[str, Any], *, recorder: bo
     listed = [worker for worker in workers if isinstance(worker, Mapping)] if isinstance(workers, list) else []
     sizes = [size for worker in listed if isinstance(size := worker.get("parameters"), (int, float))]
     ranks = facts.get("ranks")
+    stages = facts.get("stages")
     return TrainerDescribed(
+        stages=tuple(s for s in stages if s in DUMPABLE_STAGES) if isinstance(stages, (list, tuple)) else (),
         ranks=ranks if isinstance(ranks, int) and ranks > 0 else 0,
         parameters=float(max(sizes, default=0)),
         recorder=recorder,
@@ -55,6 +65,12 @@ class Golden:
     baseline: str | None
     reference: Reference | None
     cache: Path
+    healthy: tuple[str, ...] = ()
+    """Stage directories of the run's own dump while it was healthy."""
+
+    def beside_itself(self, stage: str) -> str | None:
+        """Return the run's own healthy dump of a stage."""
+        return next((path for path in self.healthy if Path(path).name == stage), None)
 
     def find(self, step: int, stage: str) -> str | None:
         """Return the folder with the golden dump of a stage of a step; None where there is none.
@@ -67,6 +83,12 @@ class Golden:
         from sentinel.daemon.references import golden_path  # here for the reason that `planning` states
 
         return golden_path(self.baseline, self.reference, step, stage, self.cache)
+
+
+def healthy_of(watch: RunWatch) -> tuple[str, ...]:
+    """Return the stage directories of a run's own healthy dump."""
+    found = (c.receipt for c in watch.state.book.captures if c.id == f"{watch.run}:{HEALTHY}" and c.receipt is not None)
+    return next((receipt.paths for receipt in found), ())
 
 
 def triage(ask: AskTriage, golden: Golden) -> Triage:
@@ -109,10 +131,29 @@ def _one(ask: AskTriage, golden: Golden, step: int, stage: str, path: str) -> Tr
             return recompute(step, stage, path)
         other = golden.find(step, stage)
         if other is None:
-            return nothing(f"the baseline holds no golden dump of {stage} at step {step}", step=step, target=path)
+            return _beside_itself(golden.beside_itself(stage), step, stage, path)
         return _priced(triage_paths(path, other), path)
     except (SentinelError, OSError) as error:
         return nothing(str(error), step=step, target=path)
+
+
+def _beside_itself(healthy: str | None, step: int, stage: str, path: str) -> Triage:
+    """Return what a dump shows beside the run's own healthy one: suspects at most, for step, rows and weights differ."""
+    none = nothing(f"the baseline holds no golden dump of {stage} at step {step}", step=step, target=path)
+    match = None if healthy is None else _STEP.search(Path(healthy).parent.name)
+    if healthy is None or match is None:
+        return none
+    mine = {place.rank: place for place in find_dumps(path)}
+    for place in find_dumps(healthy):
+        if place.rank in mine:
+            rows, theirs = read_rank(mine[place.rank].file).stats, read_rank(place.file).stats
+            suspects = standing_out(stage, rows, theirs, int(match[1]))
+            if suspects:
+                said = f"beside the run's own healthy dump {suspects[0].module} stands out: {suspects[0].why}"
+                price = tensor_bytes(path, suspects[0].module)
+                return replace(none, suspects=suspects, tensor_bytes=price, golden=healthy, notes=(*none.notes, said))
+    said = f"no module stands out beside the run's own healthy dump of step {match[1]}"
+    return replace(none, golden=healthy, notes=(*none.notes, said))
 
 
 def _priced(answer: Triage, path: str) -> Triage:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from sentinel.daemon.watchdog import Watchdog
     from sentinel.records import Effect, Incident
+    from sentinel.sinks.alerting import AlertSettings
 
 _FAULTS_KEPT = 20
 
@@ -37,7 +38,7 @@ class Deeds:
         """Address of the status page, for links in alerts."""
         self._watchdog = watchdog
         self._chores = Chores(self.faults.append)
-        self._alerts = Alerts(watchdog.settings.alerts, endpoint=lambda: self.endpoint)
+        self.announce_by(watchdog.settings.alerts)
 
     def carry_out(self, watch: RunWatch, effects: Iterable[Effect]) -> None:
         """Do what the engine asked for after an event of `watch`."""
@@ -63,6 +64,10 @@ class Deeds:
         """Write a snapshot of a run soon."""
         self._chores.do(("save", run), self._watchdog.with_watch, run, lambda watch: watch.save())
 
+    def announce_by(self, settings: AlertSettings) -> None:
+        """Announce by other settings from now on."""
+        self._alerts = Alerts(settings, endpoint=lambda: self.endpoint)
+
     def beside(self, key: Hashable, job: Callable[..., None], *args: Any) -> None:
         """Do something of the Watchdog's own beside the watch."""
         self._chores.do(key, job, *args)
@@ -79,7 +84,9 @@ class Deeds:
 
     def _ask(self, watch: RunWatch, ask: AskTriage) -> None:
         prepared = watch.prepared
-        source = captured.Golden(prepared.plan.baseline, prepared.reference, self._watchdog.home / "golden")
+        source = captured.Golden(
+            prepared.plan.baseline, prepared.reference, self._watchdog.home / "golden", captured.healthy_of(watch)
+        )
         self._chores.do(("triage", ask.capture), self._triage, watch.run, ask, source)
 
     def _triage(self, run: str, ask: AskTriage, golden: captured.Golden) -> None:

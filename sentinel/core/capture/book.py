@@ -27,6 +27,8 @@ class Book:
     """Of the model that is dumped, where the trainer said it."""
     ranks: int = 0
     """Of the run; 0 where not known."""
+    stages: tuple[str, ...] = ()
+    """Stages of the run that can be dumped; empty where the trainer did not say."""
     recorder: bool = False
     """The workers keep their last inputs, so that a stage can be run again."""
 
@@ -34,7 +36,11 @@ class Book:
 def entered(book: Book, order: CaptureOrder) -> Book:
     """The book with a new order."""
     capture = Capture(id=order.id, run=order.run, incident=order.incident, state="ordered", order=order)
-    return replace(book, captures=(*book.captures, capture), manual=book.manual + (order.incident is None))
+    return replace(
+        book,
+        captures=(*book.captures, capture),
+        manual=book.manual + (order.incident is None and not order.id.endswith(":healthy")),
+    )
 
 
 def receipted(book: Book, name: str, receipt: CaptureReceipt, at_seconds: float = 0.0) -> tuple[Book, Capture | None]:

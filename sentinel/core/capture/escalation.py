@@ -49,6 +49,7 @@ ANSWERS = {
     "module": "a module is named, none of its operations",
     "weights": "a weight is named: it differs before any operation",
     "cleared": "what was dumped equals the golden dump, or holds no NaN and no Inf",
+    "suspected": "nothing proves anything, but a module stands out beside the run's own healthy dump",
     "nothing": "nothing could be compared",
 }
 SETTLED, ELSEWHERE, AGAIN = "settled", "elsewhere", "again"
@@ -62,21 +63,25 @@ NEXT = {
     ("modules", "module"): "operations",
     ("modules", "weights"): SETTLED,
     ("modules", "cleared"): ELSEWHERE,
+    ("modules", "suspected"): "tensors",
     ("modules", "nothing"): AGAIN,
     ("origin", "operation"): SETTLED,
     ("origin", "module"): SETTLED,
     ("origin", "weights"): SETTLED,
     ("origin", "cleared"): SETTLED,
+    ("origin", "suspected"): AGAIN,
     ("origin", "nothing"): AGAIN,
     ("operations", "operation"): SETTLED,
     ("operations", "module"): "tensors",
     ("operations", "weights"): SETTLED,
     ("operations", "cleared"): "tensors",
+    ("operations", "suspected"): "tensors",
     ("operations", "nothing"): "tensors",
     ("tensors", "operation"): SETTLED,
     ("tensors", "module"): SETTLED,
     ("tensors", "weights"): SETTLED,
     ("tensors", "cleared"): SETTLED,
+    ("tensors", "suspected"): SETTLED,
     ("tensors", "nothing"): SETTLED,
 }
 
@@ -94,7 +99,7 @@ def answer_of(triage: Triage) -> str:
         return "cleared"
     first = triage.first
     if triage.verdict not in ("diverged", "non_finite") or first is None:
-        return "nothing"
+        return "suspected" if triage.suspects else "nothing"
     if first.direction == "parameters":
         return "weights"
     return "module" if first.name.partition(".")[0] in _MODULE_ENTRIES else "operation"

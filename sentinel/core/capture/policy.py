@@ -41,6 +41,8 @@ class CaptureSettings:
     """Stages of one order, at most."""
     all_ranks_up_to: int = 2
     """Ranks of a run that are all dumped; of more, the first and the last one are."""
+    healthy_step: int = 10
+    """Step at which a run without golden dumps dumps itself, L0, while it is healthy; 0: never."""
     certain: float = 0.75
     """Confidence in one stage from which no second one is dumped."""
     escalate: bool = True

@@ -9,7 +9,7 @@ from sentinel.core.capture.book import cancelled, entered, expired, overdue, rec
 from sentinel.core.capture.cost import ModelSize
 from sentinel.core.capture.escalation import AGAIN, ELSEWHERE, NEXT, RUNGS, SETTLED, answer_of, rung_of
 from sentinel.core.capture.machine import ENDED
-from sentinel.core.capture.policy import Moment, deeper, plan, refused, rerun_of, wait_until
+from sentinel.core.capture.policy import Moment, affordable, deeper, plan, ranks_of, refused, rerun_of, wait_until
 from sentinel.core.engine.state import EngineSettings, WatchState
 from sentinel.core.engine.telling import ANSWERS, told, told_deeper
 from sentinel.core.report.incidents import find, noted, put
@@ -29,6 +29,7 @@ from sentinel.records import (
 
 Outcome = tuple[WatchState, tuple[Effect, ...]]
 TOKENS = "perf/total_num_tokens"
+HEALTHY = "healthy"
 
 
 def ask_for_captures(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
@@ -40,6 +41,37 @@ def ask_for_captures(state: WatchState, step: int, settings: EngineSettings) -> 
         state, more = _ask(state, place, step, settings)
         effects += more
     return state, tuple(effects)
+
+
+def ask_for_reference(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
+    """Order the run's own healthy dump, once, where no golden dump could be compared with at an incident."""
+    order = None if state.docket else reference_order(state, step, settings)
+    if order is None:
+        return state, ()
+    return replace(state, book=entered(state.book, order)), (OrderCapture(order),)
+
+
+def reference_order(state: WatchState, step: int, settings: EngineSettings) -> CaptureOrder | None:
+    """The order of a run's own healthy dump: of every stage, at one step, as cheap as it gets."""
+    book, capture = state.book, settings.capture
+    golden = state.reference is not None and bool(state.reference.dumps)
+    asked = any(one.id == f"{state.run}:{HEALTHY}" for one in book.captures)
+    due = capture.healthy_step > 0 and step + 1 >= capture.healthy_step
+    if golden or asked or not due or not capture.enabled or not book.stages:
+        return None
+    order = CaptureOrder(
+        id="",
+        run=state.run,
+        incident=None,
+        first_step=step + 1,
+        last_step=step + 1,
+        stages=book.stages,
+        level="L0",
+        ranks=ranks_of(book.ranks, capture),
+        why="the run's own healthy dump: no golden dump is there to compare with at an incident",
+    )
+    given = affordable(order, moment(state, step + 1), book, capture)
+    return None if isinstance(given, str) else replace(given, id=f"{state.run}:{HEALTHY}")
 
 
 def _ask(state: WatchState, place: int, step: int, settings: EngineSettings) -> Outcome:
@@ -102,12 +134,13 @@ def _answered(incident: Incident) -> bool:
 
 
 def expire(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
-    """Give up captures of which nothing was heard."""
+    """Give up captures of which nothing was heard; and while nothing is wrong, ask for the run's own healthy dump."""
     effects: list[Effect] = []
     for capture in overdue(state.book, step, settings.receipt_grace_steps):
         state, more = on_receipt(state, capture.id, expired(capture))
         effects += [CancelCapture(capture.id), *more]
-    return state, tuple(effects)
+    state, more = ask_for_reference(state, step, settings)
+    return state, (*effects, *more)
 
 
 def on_described(state: WatchState, event: TrainerDescribed) -> Outcome:
@@ -115,7 +148,9 @@ def on_described(state: WatchState, event: TrainerDescribed) -> Outcome:
     book = state.book
     size = ModelSize(parameters=event.parameters) if event.parameters > 0 else book.size
     ranks = event.ranks or book.ranks
-    return replace(state, book=replace(book, size=size, ranks=ranks, recorder=event.recorder)), ()
+    return replace(
+        state, book=replace(book, size=size, ranks=ranks, recorder=event.recorder, stages=event.stages or book.stages)
+    ), ()
 
 
 def on_request(state: WatchState, order: CaptureOrder) -> Outcome:
@@ -248,8 +283,9 @@ def _is_last(mine: list[Capture], capture: Capture) -> bool:
 
 def _found(incident: Incident, last: CaptureOrder, triage: Triage) -> tuple[str, str]:
     """Stage and module that a deeper dump is narrowed to: what this dump named, else what an earlier one did."""
-    if triage.first is not None:
-        return triage.first.stage, triage.first.module
+    named = triage.first or next(iter(triage.suspects), None)
+    if named is not None:
+        return named.stage, named.module
     if last.modules:
         return last.stages[0], last.modules[0]
     first = incident.triage.first if incident.triage is not None else None

@@ -70,6 +70,7 @@ def to_plain(state: WatchState) -> dict[str, object]:
             "parameters": book.size.parameters if book.size is not None else None,
             "ranks": book.ranks,
             "recorder": book.recorder,
+            "stages": list(book.stages),
         },
         "warned": [list(pair) for pair in state.warned],
         **{name: getattr(state, name) for name in _COUNTS},
@@ -134,6 +135,7 @@ def _book_from_plain(plain: Mapping[str, Any]) -> Book:
         size=None if parameters is None else ModelSize(parameters=parameters),
         ranks=int(plain.get("ranks", 0)),
         recorder=bool(plain.get("recorder", False)),
+        stages=tuple(str(stage) for stage in plain.get("stages", ())),
     )
 
 

@@ -63,6 +63,7 @@ TRIAGE_OF = {
     "module": replace(NO_TRIAGE, verdict="diverged", first=FIRST_PLACE, comparable=Comparable(True, True, True)),
     "weights": replace(NO_TRIAGE, verdict="diverged", first=replace(FIRST_PLACE, direction="parameters")),
     "cleared": replace(NO_TRIAGE, verdict="same"),
+    "suspected": replace(NO_TRIAGE, suspects=(FIRST_PLACE,)),
     "nothing": NO_TRIAGE,
 }
 
