@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A Ray cluster of one node with the daemon in it, in the foreground: ends when the daemon is gone, so that what runs it
 # (a container, systemd) starts it again. The journal in `home` is taken up.
+# SIGHUP: the settings are read again (`sentinel reload`); what is wrong with them is said, and the daemon goes on as it was.
 #   serve.sh [SETTINGS]     default /etc/sentinel/sentinel.yaml, where it exists; RAY_PORT: the cluster's port
 set -euo pipefail
 settings=${1:-/etc/sentinel/sentinel.yaml}
@@ -19,6 +20,7 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 0' TERM INT
+trap 'sentinel reload --config "$settings" --timeout 30 || true' HUP
 
 ray start --head --block --port="$port" --disable-usage-stats --include-dashboard=false --num-cpus=1 &
 head=$!

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verbs of the daemon: up, status, down, top, attach."""
+"""Verbs of the daemon: up, status, down, reload, top, attach."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentinel.cli import AT_FAULT, FOUND, OK, cluster, output
@@ -25,7 +26,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     down = subparsers.add_parser("down", help="stop the daemon, or the watch over one run; training goes on")
     down.add_argument("--run", dest="name", metavar="RUN", help="end the watch over this run only")
     down.set_defaults(run=run_down)
-    for parser in (up, status, down):
+    reload = subparsers.add_parser("reload", help="let the running daemon go on with new settings, as far as is safe")
+    reload.add_argument("--config", metavar="FILE", help="settings (default: the daemon reads its own file again)")
+    reload.set_defaults(run=run_reload)
+    for parser in (up, status, down, reload):
         cluster.add_address_options(parser)
         output.add_json_flag(parser)
     top = subparsers.add_parser("top", help="a live view of `status` in a terminal")
@@ -83,6 +87,23 @@ def run_down(args: argparse.Namespace) -> int:
     return OK
 
 
+def run_reload(args: argparse.Namespace) -> int:
+    """Hand new settings to the daemon; 1 where none answers."""
+    try:
+        text, path = None, None
+        if args.config is not None:
+            from sentinel.daemon.house import settings_text
+
+            text, path = settings_text(args.config), str(Path(args.config).absolute())
+        document = cluster.ask(args, "reload", {"text": text, "path": path})
+    except (cluster.AbsentError, cluster.UnreachableError) as error:
+        document = missing(error)
+        output.emit(args, document, lambda console: console.print(f"{document['daemon']}: {document['why']}"))
+        return FOUND
+    output.emit(args, document, lambda console: _show_reload(console, document))
+    return OK
+
+
 def run_top(args: argparse.Namespace) -> int:
     """Show the live view until it is left."""
     if not sys.stdout.isatty():
@@ -110,6 +131,13 @@ def run_attach(args: argparse.Namespace) -> int:
     document = attach(args)
     output.emit(args, document, lambda console: terminal.show_incidents(console, document["incidents"]))
     return FOUND if document["incidents"] else OK
+
+
+def _show_reload(console: Any, document: Mapping[str, Any]) -> None:
+    console.print(f"in force now: {', '.join(document['applied']) or 'nothing that changed'}", markup=False)
+    if document["after_restart"]:
+        waiting = ", ".join(document["after_restart"])
+        console.print(f"after `sentinel down` and `sentinel up` only: {waiting}", markup=False)
 
 
 def missing(error: Exception) -> dict[str, Any]:

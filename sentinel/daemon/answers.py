@@ -11,7 +11,7 @@ from sentinel import __version__
 from sentinel.core.report import render
 from sentinel.daemon import golden_plan, report_files
 from sentinel.daemon.planning import ATTACHED
-from sentinel.errors import DaemonError
+from sentinel.errors import DaemonError, SettingsError
 from sentinel.records import DUMPABLE_STAGES, LEVELS, CaptureCancelled, CaptureOrder, CaptureRequested, OrderCapture
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Answers:
             "cancel": self._cancel,
             "plan": self._plan,
             "retire": self._retire,
+            "reload": self._house.reload,
         }
 
     def answer(self, what: str, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ class Answers:
             return {"error": f"this daemon (version {__version__}) does not know the question {what!r}"}
         try:
             return verb(**args)
-        except (DaemonError, TypeError) as error:
+        except (DaemonError, SettingsError, TypeError) as error:
             return {"error": str(error)}
 
     # ------------------------------------------------------------------ looking

@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import json
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentinel import __version__
 from sentinel import settings as settings_module
+from sentinel.daemon import reloading
 from sentinel.daemon.answers import Answers
+from sentinel.daemon.diary import Diary
 from sentinel.daemon.local_door import LocalDoor
 from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.daemon.planning import Planner
@@ -28,6 +34,8 @@ __all__ = ["House", "load_catalogue", "settings_text"]
 
 TICK_SECONDS = 5.0
 STATE_FILE = "daemon.json"
+SETTINGS_FILE = "settings.json"
+"""Settings that were reloaded, and which they replaced."""
 
 
 class House:
@@ -50,14 +58,22 @@ class House:
     ) -> None:
         self.remarks: dict[str, str] = {}
         """Code -> sentence: what is wrong with the daemon itself."""
+        self.config_path = config_path
+        self._given = hashlib.sha256((config_text or "").encode("utf-8", "backslashreplace")).hexdigest()
         settings = self._settings(config_text, config_path)
-        self.watchdog = Watchdog(settings, Planner(settings, load_catalogue()), only=only)
+        self.diary = Diary(settings.home_folder if only is None else None)
+        self.watchdog = Watchdog(settings, Planner(settings, load_catalogue()), only=only, diary=self.diary)
         kept = self._recall()
         self.restarts = int(kept.get("starts", 0))
         self.server = self._serve(kept) if serve else None
         self.door = self._open_door()
         self.answers = Answers(self)
         self._remember()
+        self.diary.write(
+            "started", version=__version__, pid=os.getpid(), endpoint=self.endpoint, restarts=self.restarts
+        )
+        for code, why in self.remarks.items():
+            self.diary.write("remark", level="warning", code=code, why=why)
         self._stop = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="sentinel-clock", daemon=True)
         self._ticker.start()
@@ -80,12 +96,49 @@ class House:
         if self.server is not None:
             self.server.close()
         self.watchdog.close()
+        self.diary.write("ended")
+        self.diary.close()
+
+    def reload(self, text: str | None = None, path: str | None = None) -> dict[str, Any]:
+        """Go on with new settings; see `reloading`.
+
+        Raises:
+            SettingsError: they cannot be used, and nothing was changed; the status says so, too.
+        """
+        try:
+            done = reloading.reload(self, text, path)
+        except SettingsError as error:
+            self.remarks["reload"] = f"the daemon goes on with the settings that it had: {error}"
+            self.diary.write("reload", level="error", why=str(error))
+            raise
+        self.remarks.pop("reload", None)
+        self.remarks.pop("settings", None)
+        self.diary.write("reload", **done)
+        return done
+
+    def hang_up(self) -> None:
+        """SIGHUP: read the settings file again; what is wrong with it is in the status and in the log."""
+        with contextlib.suppress(SettingsError):
+            self.reload()
+
+    def remember_settings(self, text: str, path: str | None) -> None:
+        """Keep settings that were reloaded: a successor is started with the text of before."""
+        self.config_path = path
+        try:
+            replace(self.watchdog.home / SETTINGS_FILE, json.dumps({"given": self._given, "text": text, "path": path}))
+        except OSError as error:
+            self.remarks["home"] = f"{self.watchdog.home}: {error.strerror}; nothing survives a restart"
 
     def _settings(self, text: str | None, path: str | None) -> Settings:
-        if text is None:
-            return Settings()
         try:
-            return settings_module.parse(text, path or "sentinel.yaml")
+            given = Settings() if text is None else settings_module.parse(text, path or "sentinel.yaml")
+            later = reloading.stored(given.home_folder / SETTINGS_FILE, self._given)
+            if later is None:
+                return given
+            self.config_path = later[1]
+            renewed = settings_module.parse(later[0], later[1] or "sentinel.yaml")
+            # What waited for a restart counts now; `home` is where all this was found.
+            return dataclasses.replace(renewed, home=given.home)
         except SettingsError as error:
             self.remarks["settings"] = f"the daemon's settings are not used: {error}"
             return Settings()

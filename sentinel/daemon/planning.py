@@ -82,6 +82,10 @@ class Planner:
         self._defaults = defaults
         self._catalogue = catalogue
 
+    def renew(self, defaults: Settings) -> None:
+        """Take other settings of the daemon for runs that begin from now on and bring none."""
+        self._defaults = defaults
+
     def plan(self, run: str, config: Config) -> Plan:
         """Return how `run` is to be watched; never raises for what users wrote. Cheap: the baseline is not read."""
         remarks: dict[str, str] = {}

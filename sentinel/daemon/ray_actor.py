@@ -28,6 +28,8 @@ NAMESPACE = "sentinel"
 LOADED_AT = time.time()
 """When this process began to know of the daemon."""
 _DISMISSED = b"sentinel_dismissed_at"
+SMALL = {"MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"}
+"""Thirty threads of Ray, each with a heap of its own, would hold memory that nobody uses; nothing here multiplies matrices."""
 
 
 class WatchdogActor:
@@ -35,9 +37,11 @@ class WatchdogActor:
 
     def __init__(self, config_text: str | None, config_path: str | None = None) -> None:
         shed_inherited_environment()
+        from sentinel.daemon.hangup import on_hangup
         from sentinel.daemon.house import House
 
         self._house = House(config_text, config_path)
+        on_hangup(self._house.hang_up)
 
     @ray.method(concurrency_group="ingest")  # type: ignore[untyped-decorator]
     async def report(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +127,7 @@ def own_runtime_env() -> dict[str, Any]:
     paths = [] if root in installed else [root]
     # The libraries that Sentinel needs may come the same way.
     paths += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path not in paths]
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}} if paths else {}
+    return {"env_vars": {**SMALL, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}}
 
 
 def shed_inherited_environment() -> None:

@@ -8,16 +8,17 @@ is a finished value that is replaced as a whole, so that looking never waits.
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Any
 
-from sentinel.core.report import render
 from sentinel.daemon import alignment, captured, deeds, protocol
 from sentinel.daemon.clock import dated, steady_clock
+from sentinel.daemon.diary import Diary, told
 from sentinel.daemon.journaling import Keeper
+from sentinel.daemon.processes import process_lives
+from sentinel.daemon.replying import reply
 from sentinel.daemon.run_watch import RunWatch
 from sentinel.daemon.stopwatch import Stopwatch
 from sentinel.records import CaptureReported, TrainerLeft, WorkerSaid
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from sentinel.records import Effect, Event, RunSnapshot
     from sentinel.settings import Settings
 
-GOING_ON = ("ordered", "recording")
 _NAMES_TRIED = 50
 
 
@@ -43,6 +43,7 @@ class Watchdog:
         clock: Unix time in seconds; by default one that never jumps.
         alive: says whether process `pid` of `host` lives; None where that cannot be told from here.
         only: take up this run's journal, not those of all runs.
+        diary: the daemon's log.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Watchdog:
         clock: Callable[[], float] | None = None,
         alive: Callable[[str, int], bool | None] | None = None,
         only: str | None = None,
+        diary: Diary | None = None,
     ) -> None:
         self.settings = settings
         self.home = settings.home_folder
@@ -68,6 +70,8 @@ class Watchdog:
         self._shown: Mapping[str, RunSnapshot] = {}
         self.left_out: dict[str, str] = {}
         """Run -> why its journal was not taken up."""
+        self.diary = diary or Diary()
+        self._faults_told: frozenset[str] = frozenset()
         self.deeds = deeds.Deeds(self)
         self._restore(only)
 
@@ -86,12 +90,12 @@ class Watchdog:
                 self._take_safely(watch, told.session, record, now)
             if told.faults:
                 watch.remarks["message"] = told.faults[-1]
-            reply = self._reply(watch, told)
+            answer = self._reply(watch, told)
             if watch.keeper.snapshot_due:
                 self.deeds.save(watch.run)
         if any(isinstance(record, protocol.Stepped) for record in told.records):
             self.verdicts.add(time.perf_counter() - began)
-        return reply
+        return answer
 
     def tick(self) -> None:
         """Tell every run that goes on what time it is; call it every few seconds."""
@@ -103,8 +107,9 @@ class Watchdog:
                 self._take_over(watch)
             for watch in self._watches.values():
                 if not watch.finished:
-                    self.deeds.carry_out(watch, watch.pass_time(now))
+                    self._carry_out(watch, watch.pass_time(now))
                     self._show(watch)
+        self._tell_faults()
 
     # ------------------------------------------------------------------ what others ask
 
@@ -132,7 +137,7 @@ class Watchdog:
         with self._lock:
             watch = self._watches[run]
             effects = watch.tell(event)
-            self.deeds.carry_out(watch, effects)
+            self._carry_out(watch, effects)
             self._show(watch)
             return effects
 
@@ -148,6 +153,13 @@ class Watchdog:
             if not watch.finished:
                 self._leave(watch, "", finished=False, at=self.clock())
             self._show(watch)
+
+    def use(self, settings: Settings) -> None:
+        """Go on with other settings: alerts at once, runs without settings of their own from their next start on."""
+        with self._lock:
+            self.settings = settings
+            self._planner.renew(settings)
+            self.deeds.announce_by(settings.alerts)
 
     def close(self) -> None:
         """Finish what is begun and put everything down."""
@@ -218,12 +230,14 @@ class Watchdog:
             self._take(watch, session, record, now)
         except Exception as error:
             watch.remarks["internal"] = f"a {type(record).__name__} record met a bug: {type(error).__name__}: {error}"
+            self.diary.write("bug", level="error", run=watch.run, why=traceback.format_exc())
 
     def _take(self, watch: RunWatch, session: str, record: protocol.Record, now: float) -> None:
         effects: tuple[Effect, ...] = ()
         process = watch.sessions.greet(session, {}, now)
         if isinstance(record, protocol.Started):
             watch.greet(session, record, now)
+            self.diary.write("joined", run=watch.run, session=session, baseline=watch.prepared.plan.baseline)
             effects = captured.tell_of_trainer(watch, record.at or now)
         elif isinstance(record, protocol.Stepped):
             effects = watch.step(process, record)
@@ -239,7 +253,21 @@ class Watchdog:
             watch.trainer = dict(record.numbers)
         elif isinstance(record, protocol.Ended):
             self._leave(watch, session, finished=record.finished, at=record.at or now)
+        self._carry_out(watch, effects)
+
+    def _carry_out(self, watch: RunWatch, effects: tuple[Effect, ...]) -> None:
         self.deeds.carry_out(watch, effects)
+        for effect in effects:
+            if (line := told(effect)) is not None:
+                self.diary.write(run=watch.run, **line)
+
+    def _tell_faults(self) -> None:
+        """Write into the log what went wrong in chores since the last tick."""
+        faults = tuple(self.deeds.faults)
+        for fault in dict.fromkeys(faults):
+            if fault not in self._faults_told:
+                self.diary.write("fault", level="error", why=fault)
+        self._faults_told = frozenset(faults)
 
     def _align(self, watch: RunWatch) -> None:
         """Compare what a run said of itself with its baseline, beside the watch."""
@@ -248,49 +276,14 @@ class Watchdog:
     def _leave(self, watch: RunWatch, session: str, *, finished: bool, at: float) -> None:
         if watch.sessions.current is not None:
             watch.sessions.end(watch.sessions.current)
-        self.deeds.carry_out(watch, watch.tell(TrainerLeft(finished=finished, at_seconds=at), session))
+        self.diary.write("left", run=watch.run, finished=finished)
+        self._carry_out(watch, watch.tell(TrainerLeft(finished=finished, at_seconds=at), session))
         self.deeds.save(watch.run)
 
     def _reply(self, watch: RunWatch, told: protocol.Message) -> dict[str, Any]:
         snapshot = watch.snapshot()
         self._shown = {**self._shown, watch.run: snapshot}
-        plan = watch.prepared.plan
-        reply: dict[str, Any] = {
-            "v": protocol.VERSION,
-            "run": watch.run,
-            "step": snapshot.last_step,
-            "orders": [render.order_to_plain(c.order) for c in snapshot.captures if c.state in GOING_ON],
-            "cancelled": [c.id for c in snapshot.captures if c.state == "cancelled"],
-            "settings": {
-                "wait_seconds": plan.wait_seconds,
-                "dump_root": self._dump_root(watch, told.session),
-                "min_free_bytes": plan.min_free_bytes,
-                "flight_recorder_bytes": plan.flight_recorder_bytes,
-            },
-        }
-        if told.faults:
-            reply["faults"] = list(told.faults)
-        if not watch.facts:
-            reply["introduce"] = True  # this daemon does not know the run's settings
-        return reply
-
-    def _dump_root(self, watch: RunWatch, session: str) -> str:
-        """Return the folder of this process's dumps: a restart must not write over those of the attempt before."""
-        name = "".join(c for c in session if c.isalnum())[:8] or "session"
-        return os.path.join(watch.prepared.plan.dump_root, name)  # noqa: PTH118  # text, and on the hot path
+        return reply(watch, snapshot, told)
 
     def _show(self, watch: RunWatch) -> None:
         self._shown = {**self._shown, watch.run: watch.snapshot()}
-
-
-def process_lives(host: str, pid: int) -> bool | None:
-    """Return whether process `pid` of `host` lives; None where `host` is not this one."""
-    if host != socket.gethostname():
-        return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -83,6 +83,17 @@ class StatusServer:
         )
         self._thread.start()
 
+    def renew(self, settings: HttpSettings) -> None:
+        """Ask for another token and show another certificate from now on; the address stays.
+
+        Raises:
+            SettingsError: token or certificate cannot be read; nothing is changed then.
+        """
+        token = read_token(settings)
+        tls = None if settings.tls_cert_file is None else tls_context(settings)
+        self.settings = settings
+        self._server.token, self._server.tls = token, tls
+
     @property
     def port(self) -> int:
         """The port it listens on."""
