@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 of the daemon at random moments, under load: what it knows in the end must be what a daemon that lived on knows.
+
+Several runs report in turn, each with faults whose dumps are ordered, taken, compared, reported. Once as a process
+without Ray, 200 times; once as Ray's actor, which Ray itself starts again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from bench.verdict import step as healthy
+
+KILLS, KILLS_IN_RAY = 200, 40
+RUNS = 4
+BETWEEN = 12
+"""Answers of one life of the daemon at most, before it is killed."""
+FAULT_EVERY = 37
+PROCESS = Path(__file__).parent / "house_process.py"
+ROOT = Path(__file__).parents[1]
+
+
+def run() -> list[dict]:
+    """Return one row a number."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="sentinel-bench-") as folder:
+        root = Path(folder)
+        for name, kills, kind in (("", KILLS, Process), (", Ray's restart included", KILLS_IN_RAY, Actor)):
+            with kind.place(root):
+                found = compared(root / f"at-{kills}", kind, kills, seed=7)
+            what = f"{found['kills']} times kill -9 with {RUNS} runs reporting{name}"
+            rows += [
+                {
+                    "name": f"{what}: incidents and captures lost or doubled",
+                    "value": found["wrong"],
+                    "unit": "",
+                    "limit": 0,
+                },
+                {"name": f"{what}: longest until it answers again", "value": max(found["away"]), "unit": "s", "limit": 5.0},
+            ]  # fmt: skip
+    return rows
+
+
+def compared(folder: Path, kind: type[Process], kills: int, *, seed: int, runs: int = RUNS) -> dict:
+    """Return how often a daemon was killed, how long it was away each time, and how much it knows wrongly then."""
+    steps = max(FAULT_EVERY + 10, kills * BETWEEN // (2 * runs) + BETWEEN)
+    calm = kind(place(folder / "calm"))
+    expected = course(calm, folder / "calm", steps, runs)
+    calm.close()
+    daemon = kind(place(folder / "killed"))
+    with killing(daemon, kills, random.Random(seed)):
+        found = course(daemon, folder / "killed", steps, runs)
+    daemon.close()
+    wrong = [name for name in {*expected, *found} if expected.get(name) != found.get(name)]
+    return {"kills": daemon.kills, "away": daemon.away, "wrong": len(wrong), "expected": expected, "found": found}
+
+
+class Process:
+    """The daemon as a process of its own, started again whenever it is gone."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.kills = self.starts = 0
+        self.answered = 0
+        """Answers of this life."""
+        self.away: list[float] = []
+        self._gone_at: float | None = None
+        self._start()
+
+    @staticmethod
+    def place(_root: Path) -> contextlib.AbstractContextManager[None]:
+        """What it needs around it: nothing."""
+        return contextlib.nullcontext()
+
+    def ask(self, what: str, given: dict) -> object:
+        """Ask until an answer comes, as the trainer's side does."""
+        while True:
+            try:
+                answer = self._ask(what, given)
+            except (OSError, ValueError):
+                self._revive()
+            else:
+                if self._gone_at is not None:
+                    self.away.append(time.monotonic() - self._gone_at)
+                    self._gone_at = None
+                self.answered += 1
+                return answer
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.answered = 0
+        self._gone_at = time.monotonic()
+        self.kills += 1
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it."""
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._process.wait(30)
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROCESS), str(self.file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        self.starts += 1
+        self._process.stdout.readline()
+
+    def _ask(self, what: str, given: dict) -> object:
+        self._process.stdin.write(json.dumps([what, given]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def _revive(self) -> None:
+        self.close()
+        self._start()
+
+
+class Actor(Process):
+    """The daemon as Ray's actor; Ray starts it again."""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def place(_root: Path):
+        """A cluster of one node."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+    def kill(self) -> None:
+        """kill -9 of the worker process that the actor lives in."""
+        with contextlib.suppress(OSError):
+            pid = self._ask("status", {})["pid"]
+            self.answered = 0
+            self._gone_at = time.monotonic()
+            self.kills += 1
+            os.kill(pid, 9)
+        self.starts += 1  # Ray's business
+
+    def close(self) -> None:
+        """End it for good."""
+        import ray
+
+        ray.kill(self._actor, no_restart=True)
+        time.sleep(1.0)
+
+    def _start(self) -> None:
+        from sentinel.daemon import ray_actor
+
+        self._actor = ray_actor.connect_or_start(self.file.read_text(), str(self.file), by_hand=True)
+        self._ask("status", {})
+
+    def _ask(self, what: str, given: dict) -> object:
+        import ray
+
+        try:
+            if what == "report":
+                return ray.get(self._actor.report.remote(given), timeout=10)
+            if what == "settle":
+                return ray.get(self._actor.__ray_call__.remote(lambda self: self._house.watchdog.deeds.wait(30)))
+            return ray.get(self._actor.query.remote(what, given), timeout=10)
+        except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:
+            raise OSError(str(error)) from error
+
+    def _revive(self) -> None:
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def killing(daemon: Process, kills: int, drawn: random.Random):
+    """Kill a daemon after so many answers of each life, some of them none at all."""
+    stop = threading.Event()
+
+    def work() -> None:
+        life, answers = 0, drawn.randint(0, BETWEEN)
+        while daemon.kills < kills and not stop.wait(0.001):
+            if daemon.starts > life and daemon.answered >= answers:
+                # With no answer at all it dies while it starts and takes up its journal.
+                stop.wait(drawn.uniform(0.0, 0.01 if answers else 0.8))
+                life = daemon.starts
+                daemon.kill()
+                answers = drawn.randint(0, BETWEEN)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def place(folder: Path) -> Path:
+    """A home with a baseline; return the settings file."""
+    folder.mkdir(parents=True)
+    baseline = folder / "golden.jsonl"
+    baseline.write_text("".join(json.dumps({"step": n, "data": healthy(n, 0)}) + "\n" for n in range(1, 2001)))
+    file = folder / "sentinel.yaml"
+    capture = {"cool_down_steps": 1, "most_steps": 10_000}
+    file.write_text(
+        json.dumps(
+            {"home": "home", "baseline": str(baseline), "http": {"port": 0}, "engine": {"capture": capture}}
+        ).replace('"home": "home"', f'"home": "{folder}/home"')
+    )
+    return file
+
+
+def course(daemon: Process, folder: Path, steps: int, runs: int) -> dict[str, object]:
+    """Several runs in turn, with faults whose orders are obeyed; return what the daemon knows at the end, by name."""
+    config = {"path": str(daemon.file), "text": daemon.file.read_text()}
+    names = [f"run-{number}" for number in range(runs)]
+    obeyed: set[str] = set()
+
+    def send(run: str, *records: dict) -> dict:
+        return daemon.ask("report", {"v": 1, "run": run, "session": run, "records": list(records)})
+
+    for name in names:
+        send(name, {"t": "start", "at": time.time(), "facts": {"trainer": "v1"}, "config": config})
+    for number in range(1, steps + 1):
+        for place_, name in enumerate(names):
+            bad = {"actor/grad_norm": math.nan} if (number + 9 * place_) % FAULT_EVERY == 8 else {}
+            told = {"t": "step", "step": number, "at": time.time(), "values": healthy(number, 0) | bad}
+            for order in send(name, told)["orders"]:
+                if order["id"] not in obeyed:
+                    obeyed.add(order["id"])
+                    send(name, receipt(order, folder / "dumps" / name, number + 1))
+    daemon.ask("settle", {})
+    return known(daemon, folder)
+
+
+def known(daemon: Process, folder: Path) -> dict[str, object]:
+    """Everything that a daemon was told and decided, by name."""
+    found: dict[str, object] = {}
+    for row in daemon.ask("status", {})["runs"]:
+        found[row["run"]] = (row["last_step"], row["steps_seen"], row["state"])
+    for row in daemon.ask("incidents", {})["incidents"]:
+        incident = daemon.ask("incident", {"id": row["id"]})
+        triage = incident["triage"] and incident["triage"]["verdict"]
+        told = [incident[name] for name in ("kind", "opened_at_step", "closed_at_step")]
+        found[f"incident {row['id']}"] = (*told, len(incident["findings"]), triage)
+    for row in daemon.ask("captures", {})["captures"]:
+        found[f"capture {row['id']}"] = (row["state"], row["receipt"] and row["receipt"]["outcome"])
+    for path in (folder / "home" / "incidents").glob("*/report.html"):
+        found[f"report {path.parent.name}"] = True
+    return found
+
+
+def receipt(order: dict, root: Path, step: int) -> dict:
+    """What the trainer's side says after a dump; the dump holds a NaN, as the step did."""
+    stage = order["stages"][0]
+    folder = root / f"step_{step}" / stage
+    (folder / "step0" / "rank0").mkdir(parents=True, exist_ok=True)
+    value = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], "requires_grad": False}
+    value |= dict.fromkeys(("Max", "Min", "Mean", "Norm"), math.nan)
+    module = {"input_args": [{**value, **dict.fromkeys(("Max", "Min", "Mean", "Norm"), 1.0)}], "input_kwargs": {}}
+    dump = {
+        "task": "statistics",
+        "level": "L0",
+        "framework": "pytorch",
+        "dump_data_dir": None,
+        "data": {"Module.layer.Linear.forward.0": {**module, "output": [value]}},
+    }
+    (folder / "step0" / "rank0" / "dump.json").write_text(json.dumps(dump))
+    given = {"first_step": step, "last_step": step, "stages": [stage], "ranks": [0], "outcome": "complete"}
+    return {"t": "receipt", "capture": order["id"], "at": 1.0, "receipt": {**given, "paths": [str(folder)]}}
