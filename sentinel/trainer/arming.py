@@ -24,6 +24,8 @@ from sentinel.trainer.fuse import attempt
 from sentinel.trainer.probe import Probe
 
 _STATE = "_sentinel_capture"
+STAGED = "_sentinel_stages"
+"""Where a process that is no verl worker says what its stages are."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,27 @@ class Target:
     holder: Any
     method: str
     model: Any
+
+
+class Span:
+    """A stage that is no call: it begins and ends where a loop says. `run` is what a capture replaces."""
+
+    def __init__(self) -> None:
+        self._end: Callable[[], None] | None = None
+
+    def run(self) -> Callable[[], None] | None:
+        """Begin; return what ends it, None where nothing is captured."""
+        return None
+
+    def begin(self) -> None:
+        """The stage begins."""
+        self._end = self.run()
+
+    def end(self) -> None:
+        """The stage ends; once more does no harm."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
 
 
 def _holders(actor: Any) -> list[Any]:
@@ -60,6 +83,9 @@ def _is_value_model(worker: Any) -> bool:
 
 def targets_of(actor: Any) -> list[Target]:
     """Every stage that this process can dump."""
+    staged: list[Target] | None = getattr(actor, STAGED, None)
+    if staged is not None:
+        return staged
     found = []
     for holder in _holders(actor):
         for part, infer, update in (
@@ -94,6 +120,9 @@ def is_reference_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _wrapped(target: Target, probe: Probe, original: Callable[..., Any], wanted: frozenset[str]) -> Callable[..., Any]:
+    if isinstance(target.holder, Span):
+        return functools.partial(probe.begin, target.stage, target.model)
+
     @functools.wraps(original)
     def staged(*args: Any, **kwargs: Any) -> Any:
         stage = target.stage
@@ -130,7 +159,7 @@ def arm(actor: Any, plan: dict[str, Any]) -> dict[str, Any]:
     answer["absent"] = sorted(wanted - {target.stage for target in targets})
     if not targets:
         return answer
-    probe = Probe(plan, models)
+    probe = Probe({**plan, "rank": answer["rank"]}, models)
     failure = attempt(probe.open)
     if failure is not None:
         probe.close()

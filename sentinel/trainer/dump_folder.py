@@ -25,11 +25,13 @@ class DumpFolder:
         root: where dumps shall lie, as `<root>/step_<N>/<stage>/step0/rank<r>/`.
         step: the step that is dumped.
         needed_bytes: free space that is asked for beforehand; msprobe raises inside backward when a disk fills up.
+        rank: of this process, which msprobe knows only under a process group.
     """
 
-    def __init__(self, root: str, step: int, needed_bytes: int) -> None:
+    def __init__(self, root: str, step: int, needed_bytes: int, rank: int = 0) -> None:
         self.root = root
         self.step = step
+        self.rank = rank
         self.staging = ""
         self._needed = needed_bytes
 
@@ -85,7 +87,7 @@ class DumpFolder:
                     continue
                 target = os.path.join(self.root, f"step_{self.step}", stage)
                 for rank in sorted(os.listdir(source)):
-                    place = os.path.join(target, "step0", rank)
+                    place = os.path.join(target, "step0", rank if rank.startswith("rank") else f"rank{self.rank}")
                     shutil.rmtree(place, ignore_errors=True)
                     os.makedirs(os.path.dirname(place), exist_ok=True)
                     shutil.move(os.path.join(source, rank), place)

@@ -187,7 +187,10 @@ def again(actor: Any, plan: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"rank": rank_of(actor), "stages": {}, "weights": {}, "error": ""}
     if len(wanted) != len(plan["calls"]):
         return {**answer, "error": "the inputs of that step are not kept any more"}
-    probe = Probe(plan, list({id(c): c for kept in wanted for c in chunks_of(kept.target.model)}.values()))
+    probe = Probe(
+        {**plan, "rank": answer["rank"]},
+        list({id(c): c for kept in wanted for c in chunks_of(kept.target.model)}.values()),
+    )
     # Whether or not the debugger opens, every rank runs the stage: its collectives need all of them.
     opened = attempt(probe.open)
     failures = []

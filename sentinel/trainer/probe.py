@@ -11,26 +11,23 @@ step goes on, and the receipt says why.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from sentinel.trainer.backward import QuietBackwardHook
 from sentinel.trainer.dump_folder import DEFAULT_MIN_FREE_BYTES, DumpFolder, ProbeError
 from sentinel.trainer.footprint import ModelFootprint, ProcessFootprint, forget_exit_handler
 from sentinel.trainer.fuse import attempt
+from sentinel.trainer.listing import every_module_listed, listed
 
 log = logging.getLogger("sentinel.trainer")
 
-_ENTRY_KINDS = frozenset(
-    {"Module", "Cell", "Functional", "Tensor", "Torch", "NPU", "Distributed", "Aten", "VF", "MindSpeed"}
-)
 _COLLECTOR_METHODS = (
     "forward_input_data_collect",
     "forward_output_data_collect",
@@ -40,28 +37,6 @@ _COLLECTOR_METHODS = (
     "backward_output_data_collect",
     "params_data_collect",
 )
-
-
-@contextlib.contextmanager
-def _every_module_listed(model: Any) -> Iterator[None]:
-    """Keep msprobe from leaving modules out: beside verl it skips the first and the last that a model lists.
-
-    It also skips the model itself wherever it is listed, so for the moment both places are given to the model itself.
-    """
-    chunks = list(model) if isinstance(model, (list, tuple)) else [model]
-    for chunk in chunks:
-        listed = list(chunk.named_modules())
-        around = [listed[0], *listed, listed[0]]
-        vars(chunk)["named_modules"] = functools.partial(_again, around)
-    try:
-        yield
-    finally:
-        for chunk in chunks:
-            del vars(chunk)["named_modules"]
-
-
-def _again(listed: list[Any], *_: Any, **__: Any) -> Iterator[Any]:
-    return iter(listed)
 
 
 class Probe:
@@ -76,7 +51,9 @@ class Probe:
         self.plan = plan
         self.step = int(plan["step"])
         least = int(plan.get("min_free_bytes") or DEFAULT_MIN_FREE_BYTES)
-        self.folder = DumpFolder(str(plan["root"]), self.step, least + int(plan.get("expected_bytes") or 0))
+        self.folder = DumpFolder(
+            str(plan["root"]), self.step, least + int(plan.get("expected_bytes") or 0), int(plan.get("rank") or 0)
+        )
         self.models = models
         self.stages: dict[str, dict[str, Any]] = {}
         self.broken = ""
@@ -147,7 +124,7 @@ class Probe:
 
     def _config(self) -> dict[str, Any]:
         task = str(self.plan.get("task") or "statistics")
-        narrowed = [_listed(str(name)) for name in self.plan.get("modules") or []]
+        narrowed = [listed(str(name)) for name in self.plan.get("modules") or []]
         options: dict[str, Any] = {"scope": [], "list": narrowed, "data_mode": ["all"]}
         if task == "statistics":
             options["summary_mode"] = "statistics"
@@ -176,15 +153,24 @@ class Probe:
 
     def around(self, stage: str, model: Any, action: Callable[[], Any]) -> Any:
         """Run `action` with the dump of `stage` on; return what it returns, raise only what it raises."""
-        began = time.perf_counter()
-        started = self._timed(stage, functools.partial(self._start, stage, model))
+        end = self.begin(stage, model)
         try:
             return action()
         finally:
+            end()
+
+    def begin(self, stage: str, model: Any) -> Callable[[], None]:
+        """Switch the dump of `stage` on, and return what switches it off; neither raises."""
+        began = time.perf_counter()
+        started = self._timed(stage, functools.partial(self._start, stage, model))
+
+        def end() -> None:
             if started:
                 self._timed(stage, functools.partial(self._stop, stage))
             entry = self.stages.setdefault(stage, {})
             entry["stage_seconds"] = entry.get("stage_seconds", 0.0) + time.perf_counter() - began
+
+        return end
 
     def _timed(self, stage: str, action: Callable[[], Any]) -> bool:
         """Do a part of the dump, and count its time as what the dump added to the stage; parts within parts count once."""
@@ -221,7 +207,7 @@ class Probe:
         service = self._debugger.service
         service.config.dump_path = path
         self._contain(service.data_collector, stage)
-        with _every_module_listed(model):
+        with every_module_listed(model):
             self._debugger.start(model)
 
     def _stop(self, stage: str) -> None:
@@ -254,10 +240,7 @@ class Probe:
     # ------------------------------------------------------------------ closing
 
     def close(self) -> dict[str, Any]:
-        """Leave the process as it was found. Return `{"step", "stages", "broken", "bytes", "seconds"}`.
-
-        `seconds` is what the dump added to the step: opening, hooks, writing, and taking apart.
-        """
+        """Leave the process as found. Return `{"step", "stages", "broken", "bytes", "seconds"}`, seconds added to the step."""
         began = time.perf_counter()
         for action in (self._take_apart, functools.partial(self.folder.place, self.stages)):
             failure = attempt(action)
@@ -311,11 +294,6 @@ class Probe:
             logger.level = level
         self._debugger = None
         self._collectors.clear()
-
-
-def _listed(name: str) -> str:
-    """A module's path as msprobe's `list` finds it and what is inside it, and no namesake; names of dump entries as they are."""
-    return name if name.partition(".")[0] in _ENTRY_KINDS else f".{name}."
 
 
 def _import_msprobe() -> None:

@@ -17,6 +17,34 @@ from sentinel.trainer.orders import Order
 _GROUPS = ("actor_rollout_wg", "ref_policy_wg", "critic_wg", "rm_wg")
 
 
+class Done:
+    """The answer to a call that was made in this process."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class InThisProcess:
+    """`__ray_call__` of a worker that is this process: done at once."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+
+    def remote(self, function: Callable[..., Any], *args: Any) -> Done:
+        """Call it now; what it raises is the answer's, as with a worker elsewhere."""
+        answers: list[Any] = []
+        failure = attempt(lambda: answers.append(function(self._worker, *args)))
+        return Done(answers[0] if failure is None else {"error": f"{type(failure).__name__}: {failure}"})
+
+
+def _value(call: Any, timeout_seconds: float) -> Any:
+    if isinstance(call, Done):
+        return call.value
+    import ray
+
+    return ray.get(call, timeout=timeout_seconds)
+
+
 @dataclass
 class Armed:
     """One step of the orders that share it, on its way through the workers."""
@@ -81,12 +109,10 @@ def ask(trainer: Any, question: Callable[[Any], dict[str, Any]], timeout_seconds
     workers = workers_of(trainer)
     if not workers:
         return []
-    import ray
-
     answers: list[dict[str, Any]] = []
     for call in [worker.__ray_call__.remote(question) for worker in workers]:
         # A worker that does not answer says nothing: unknown, not absent.
-        attempt(lambda call=call: answers.append(ray.get(call, timeout=timeout_seconds)))  # type: ignore[misc]
+        attempt(lambda call=call: answers.append(_value(call, timeout_seconds)))  # type: ignore[misc]
     return answers
 
 
@@ -107,16 +133,15 @@ def collect(armed: Armed, timeout_seconds: float) -> tuple[list[dict[str, Any]],
     Returns:
         What each rank dumped, and what went wrong.
     """
-    import ray
-
     answers, problems = [], []
     for calls in (armed.arm_calls, armed.disarm_calls):
         for call in calls:
-            try:
-                answer = ray.get(call, timeout=timeout_seconds)
-            except ray.exceptions.RayError as error:
-                problems.append(f"worker did not answer: {type(error).__name__}")
+            got: list[Any] = []
+            failure = attempt(lambda call=call, got=got: got.append(_value(call, timeout_seconds)))  # type: ignore[misc]
+            if failure is not None:
+                problems.append(f"worker did not answer: {type(failure).__name__}")
                 continue
+            answer = got[0]
             if answer.get("error"):
                 problems.append(f"rank {answer.get('rank')}: {answer['error']}")
             if answer.get("broken"):

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from sentinel.trainer.after_import import AfterImport
-from sentinel.trainer.plugin import Plugin, read_orders, wanted
+from sentinel.trainer.plugin import Plugin
+from sentinel.trainer.wanted import read_orders, wanted
 
 TRACKING = """
 class Tracking:

@@ -7,7 +7,8 @@ import types
 
 import pytest
 
-from sentinel.trainer.probe import Probe, _every_module_listed
+from sentinel.trainer.listing import every_module_listed
+from sentinel.trainer.probe import Probe
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -43,7 +44,7 @@ def test_a_model_lists_its_modules_as_before_afterwards():
     chunks = [network(), network()]
     before = [[name for name, _ in chunk.named_modules()] for chunk in chunks]
 
-    with pytest.raises(RuntimeError), _every_module_listed(chunks):
+    with pytest.raises(RuntimeError), every_module_listed(chunks):
         raise RuntimeError
 
     assert [[name for name, _ in chunk.named_modules()] for chunk in chunks] == before
