@@ -20,6 +20,7 @@ from typing import Any
 
 import ray
 from ray.experimental import internal_kv
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sentinel.errors import DaemonError
 
@@ -116,8 +117,12 @@ def dismissed_at() -> float:
 
 
 def place() -> dict[str, Any]:
-    """Return where the actor belongs: on a node with the custom resource `sentinel`, in a cluster that has one."""
-    return {"resources": {NAMESPACE: 0.001}} if ray.cluster_resources().get(NAMESPACE) else {}
+    """Return where the actor belongs: on a node with the custom resource `sentinel`, as long as the cluster has one.
+
+    Not a demand: when that node dies, a daemon anywhere is better than none until the node is back.
+    """
+    meant = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(NAMESPACE)]
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(meant[0], soft=True)} if meant else {}
 
 
 def own_runtime_env() -> dict[str, Any]:

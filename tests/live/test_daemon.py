@@ -60,6 +60,7 @@ class Driver:
         return self.report(run, start, **other)
 
     def step(self, run, step, session="s", **changed):
+        # Its clock is decades off: that is no silence.
         record = {"t": "step", "step": step, "at": 1000.0 + step, "values": metrics(step, **changed)}
         return self.report(run, record, session=session)
 
@@ -183,6 +184,38 @@ def test_down_holds_for_runs_that_go_on_and_not_for_later_ones(place):
     assert before.ask("connect", place.config["text"]) == later.ask("connect", place.config["text"])
     before.close()
     later.close()
+
+
+def test_settings_are_reloaded_by_a_verb_and_by_a_signal(place, driver, tmp_path):
+    """The same process goes on; a fault is one line and changes nothing; Ray's restart keeps what was reloaded."""
+    place.sentinel("down")
+    file = tmp_path / "sentinel.yaml"
+    given = f"home: {place.folder / 'home'}\nhttp: {{port: 0}}\n"
+    file.write_text(given)
+    pid = place.json("up", "--config", str(file))["pid"]
+    log = place.folder / "home" / "daemon.log"
+
+    def said(part):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            if any(part in line for line in log.read_text().splitlines()):
+                return True
+            time.sleep(0.1)
+        return False
+
+    file.write_text(given + "alerts: {min_severity: critical}\n")
+    assert place.json("reload", "--config", str(file)) == {"applied": ["alerts.min_severity"], "after_restart": []}
+    assert place.sentinel("reload", "--config", "/nowhere.yaml").returncode == 2
+    file.write_text(given + "regime: free\n")
+    os.kill(pid, signal.SIGHUP)
+    assert said('"applied": ["alerts.min_severity", "regime"]')
+    file.write_text("regime: sideways")
+    assert "sideways" in place.sentinel("reload").stderr
+    assert driver.ask("query", "status")["pid"] == pid
+    _, status = place.kill_daemon(driver)
+    assert status["pid"] != pid
+    os.kill(status["pid"], signal.SIGHUP)
+    assert said("'sideways'")
 
 
 def test_nothing_of_the_run_that_made_it_leaks_in(place):

@@ -15,6 +15,7 @@ import pytest
 
 from sentinel.demo.cluster import clean_environment
 from tests.support.monitoring import free_port
+from tests.support.watching import write_baseline
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
@@ -97,3 +98,22 @@ def test_the_daemon_goes_to_the_node_that_is_meant_for_it(short, resources, expe
     assert done.returncode == 0, done.stderr[-3000:]
 
     assert json.loads(done.stdout.splitlines()[-1]) == {"resource_of_its_node": expected, "nodes": 2}
+
+
+def test_when_the_daemons_node_dies_it_goes_on_on_another_and_the_run_is_watched(short):
+    """With the journal on storage that both see: incident, order and the count of steps are there, nothing is there twice."""
+    baseline = write_baseline(short / "golden.jsonl")
+    settings = json.dumps({"home": str(short / "home"), "baseline": str(baseline), "http": {"port": 0}})
+    command = [sys.executable, str(ROOT / "tests/support/dying_node.py"), str(short), settings]
+    done = subprocess.run(command, env=environment(short), capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    found = json.loads(done.stdout.splitlines()[-1])
+    print(f"watched again {found['seconds']:.1f} s after its node died")
+    assert found["moved"]
+    assert found["step"] == 9
+    assert found["same_orders"]
+    assert found["incidents"] == [["r:1", 8]]
+    assert found["steps_seen"] == 9
+    assert found["restarts"] == 1
+    assert found["seconds"] < 60
