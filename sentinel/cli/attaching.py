@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sentinel.cli import cluster, output
+from sentinel.cli.attached_captures import AttachedCaptures
 from sentinel.daemon.house import House
 from sentinel.daemon.report_files import replace
 from sentinel.errors import DaemonError, SettingsError, UnreadableLog
 from sentinel.settings import Settings, load, parse
+from sentinel.sinks.msprobe_config import MsprobeSwitch
 from sentinel.sources import Follower, follow
 from sentinel.storage.run_folders import run_slug
 
@@ -99,10 +101,18 @@ class Attachment:
         listener: who is told.
         config: path and text of the settings; None for defaults.
         place: file that keeps how far the log was read.
+        captures: obeys orders where the run dumps by a config.json that can be switched; None: nothing can be dumped.
     """
 
     def __init__(
-        self, log: Path, run: str, listener: Listener, config: Mapping[str, str | None] | None, place: Path
+        self,
+        log: Path,
+        run: str,
+        listener: Listener,
+        config: Mapping[str, str | None] | None,
+        place: Path,
+        *,
+        captures: AttachedCaptures | None = None,
     ) -> None:
         self.steps = 0
         self.warnings: dict[str, str] = {}
@@ -112,7 +122,11 @@ class Attachment:
         self._place = place
         self._session = hashlib.sha256(str(log).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self._shown: set[tuple[str, str]] = set()
-        facts = {"trainer": "attached", "log": str(log)}
+        self._captures = captures
+        self._last_step = 0
+        facts: dict[str, Any] = {"trainer": "attached", "log": str(log)}
+        if captures is not None:
+            facts = {"trainer": "msprobe", "log": str(log), "stages": [captures.stage]}
         self._send([{"t": "start", "at": time.time(), "facts": facts, "config": config}])
 
     def take(self, result: FollowResult) -> None:
@@ -120,6 +134,7 @@ class Attachment:
         now = time.time()
         records = [_step(reading, now) for reading in result.readings]
         records += [_said(warning, now) for warning in result.warnings]
+        self._last_step = max((reading.step for reading in result.readings), default=self._last_step)
         for begin in range(0, len(records), BATCH):
             self._send(records[begin : begin + BATCH])
         self.steps += len(result.readings)
@@ -144,11 +159,18 @@ class Attachment:
 
     def close(self) -> None:
         """Say goodbye; the run itself may go on."""
+        if self._captures is not None:
+            self._send(self._captures.close(self._last_step))
         self._send([{"t": "end", "at": time.time(), "finished": False}])
         self.follower.close()
 
     def _send(self, records: list[dict[str, Any]]) -> None:
-        self._listener.report({"v": 1, "run": self._run, "session": self._session, "records": records})
+        message = {"v": 1, "run": self._run, "session": self._session}
+        while True:
+            reply = self._listener.report({**message, "records": records})
+            records = self._captures.take(reply, self._last_step) if self._captures is not None else []
+            if not records:
+                return
 
 
 def attach(args: argparse.Namespace) -> dict[str, Any]:
@@ -163,10 +185,13 @@ def attach(args: argparse.Namespace) -> dict[str, Any]:
     if not args.follow and not log.exists():
         raise UnreadableLog(log, "unreadable", "no such file (with --follow it may come later)")
     text, path, settings = _settings(args)
+    captures = None
+    if args.msprobe_config is not None:
+        captures = AttachedCaptures(MsprobeSwitch(args.msprobe_config), args.msprobe_stage, args.msprobe_first_step)
     listener = _listener(args, text, path)
     place = settings.home_folder / "attached" / f"{run_slug(f'{args.name} {log}')}.json"
     config = {"path": path, "text": text}
-    attachment = Attachment(log, args.name, listener, config, place)
+    attachment = Attachment(log, args.name, listener, config, place, captures=captures)
     try:
         if args.follow:
             _go_on(attachment)

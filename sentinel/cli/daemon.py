@@ -40,6 +40,24 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     attach.add_argument("log", metavar="LOG", help="metric file of any format that `sentinel read` knows")
     attach.add_argument("--run", dest="name", metavar="RUN", required=True, help="name of the run")
     attach.add_argument("--baseline", metavar="BUNDLE", help="what it is compared with")
+    attach.add_argument(
+        "--msprobe-config",
+        metavar="FILE",
+        help="config.json of the run's own PrecisionDebugger: switched when a dump is wanted",
+    )
+    attach.add_argument(
+        "--msprobe-stage",
+        default="actor_update",
+        metavar="STAGE",
+        help="what that debugger dumps (default actor_update)",
+    )
+    attach.add_argument(
+        "--msprobe-first-step",
+        type=int,
+        default=1,
+        metavar="N",
+        help="training step that msprobe's step 0 is (default 1)",
+    )
     attach.add_argument("--follow", action="store_true", help="go on as the log grows, until interrupted")
     attach.add_argument("--config", metavar="FILE", help="settings, see deploy/sentinel.yaml")
     attach.add_argument("--local", action="store_true", help="watch in this process, also where a daemon runs")
