@@ -12,12 +12,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from sentinel.core.engine import from_plain, to_plain
-from sentinel.core.report.incidents import Tracked
 from sentinel.daemon import entries
 from sentinel.daemon.alignment import Description
 from sentinel.daemon.announcing import Announcements
 from sentinel.daemon.planning import Config
 from sentinel.daemon.protocol import bounded
+from sentinel.daemon.salvage import salvage
 from sentinel.daemon.sessions import Sessions
 from sentinel.records import (
     AskTriage,
@@ -277,8 +277,7 @@ class RunWatch:
         except (KeyError, TypeError, ValueError) as error:
             # Of another version: judging begins anew, what was decided stays.
             self.remarks["state_unread"] = f"judging began anew: {type(error).__name__}: {error}"
-            docket = tuple(Tracked(incident=incident, asked=True) for incident in self.incidents.values())
-            self.state = dataclasses.replace(self.state, docket=docket)
+            self.state = salvage(self.state, self.incidents.values(), plain["state"])
 
     def _rewelcome(self, payload: Mapping[str, Any]) -> None:
         plan = self._planner.plan(self.run, entries.config(payload.get("config")) or Config())

@@ -3,7 +3,9 @@
 
 import math
 import resource
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -360,3 +362,31 @@ def test_any_order_of_steps_faults_and_kills_tells_the_same(tmp_path_factory, pl
         world.stop()
 
     assert outcomes[0] == outcomes[1]
+
+
+JOURNAL_OF_FORMAT_1 = Path(__file__).parents[1] / "data" / "journal-1"
+
+
+def test_a_journal_of_the_first_format_is_taken_up_with_everything_in_it(tmp_path):
+    """Written by the version of 2026-11: a snapshot, entries after it, two incidents, a capture that is done and one that is not.
+
+    It stays as it is for ever, and this must go on passing. Only what detectors had learnt may begin anew, and is said then.
+    """
+    world = World(tmp_path)
+    shutil.copytree(JOURNAL_OF_FORMAT_1, tmp_path / "home" / "journal")
+    world.start()
+    world.settle()
+    found = shown(world, "运行 1")
+
+    assert (found.last_step, found.steps_seen) == (23, 23)
+    assert [(i.id, i.kind, i.state, i.opened_at_step, i.closed_at_step) for i in found.incidents] == [
+        ("运行 1:1", "non_finite", "closed", 8, 9),
+        ("运行 1:2", "non_finite", "closed", 21, 22),
+    ]
+    assert found.incidents[0].triage is not None
+    assert {c.id: c.state for c in found.captures} == {"运行 1:1/c1": "done", "运行 1:2/c1": "ordered"}
+    assert any("out of memory" in warning for warning in found.warnings)
+    assert "journal_unread" not in codes(world, "运行 1")
+    trainer = world.trainer("运行 1")
+    assert trainer.step(24)["step"] == 24
+    world.stop()
