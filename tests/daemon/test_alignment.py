@@ -192,3 +192,41 @@ def test_an_incident_names_the_differences_that_could_explain_it(world):
     (found,) = incidents(world)
     assert found.kind == "non_finite"
     assert any("checklist.versions.strict" in note and "4.40.0" in note for note in found.notes), found.notes
+
+
+def with_learning_rate(world):
+    """The baseline's run, with a learning rate that warms up."""
+    lines = []
+    for line in world.baseline.read_text().splitlines():
+        record = json.loads(line)
+        if record["t"] == "step":
+            record["values"]["actor/lr"] = rate(record["step"])
+        lines.append(json.dumps(record) + "\n")
+    world.baseline.write_text("".join(lines))
+
+
+def rate(step):
+    return 1e-6 * min(1.0, step / 10)
+
+
+@pytest.mark.parametrize(
+    ("change", "stage", "metric"),
+    [
+        (lambda _step: {"prompt_length__mean": 107.0}, "data", "prompt_length/mean"),
+        (lambda step: {"actor__lr": 2 * rate(step)}, "config", "actor/lr"),
+    ],
+)
+def test_what_parts_from_the_baseline_at_a_step_is_a_mismatch_of_that_step(world, change, stage, metric):
+    """Data in another order from step 12 on; a learning rate that leaves its schedule there."""
+    with_learning_rate(world)
+    trainer = world.trainer()
+    for step in range(1, 12):
+        trainer.step(step, actor__lr=rate(step))
+    assert incidents(world) == []
+
+    for step in range(12, 14):
+        trainer.step(step, **{"actor__lr": rate(step), **change(step)})
+
+    (found,) = incidents(world)
+    assert (found.kind, found.stage, found.opened_at_step) == ("mismatch", stage, 12)
+    assert {finding.metric for finding in found.findings} == {metric}

@@ -105,7 +105,9 @@ def test_a_daemon_that_is_started_with_another_text_forgets_what_was_reloaded(st
     assert start(text(regime="replayed")).watchdog.settings.regime == "replayed"
 
 
-@pytest.mark.parametrize("bad", ["regime: sideways", "alerts: {webhok: x}", "http: {port: 0, token_file: /nowhere}", "a: ["])
+@pytest.mark.parametrize(
+    "bad", ["regime: sideways", "alerts: {webhok: x}", "http: {port: 0, token_file: /nowhere}", "a: ["]
+)
 def test_settings_at_fault_change_nothing_and_are_said_until_better_ones_come(start, bad):
     house = start(text(regime="free"))
     before = house.watchdog.settings
