@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench.corpus build --out DIR [--split tuning|held_out]` and `python -m bench.corpus page SCORE --out DOCS`."""
+"""`python -m bench.corpus build --out DIR [--split NAME]`, `limits CORPUS...` and `page SCORE --out DOCS`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.corpus import page, plan
+from bench.corpus import limits, page, plan
 from bench.corpus.build import build
+from sentinel.daemon.metric_catalogue import load_catalogue
 
 
 def main() -> int:
@@ -21,6 +22,11 @@ def main() -> int:
     verb.add_argument("--gpu", action="store_true", help="two clean runs of each group on the first CUDA device")
     verb.add_argument("--seconds", type=float, default=float("inf"), help="start no run after this long")
     verb.add_argument("--group", action="append", default=[], help="only this group; may be repeated")
+    verb = verbs.add_parser(
+        "limits", help="measure the limits of the metric catalogue on clean runs, and write them into it"
+    )
+    verb.add_argument("corpora", type=Path, nargs="+", help="splits that are not for the test")
+    verb.add_argument("--catalogue", type=Path, default=Path("sentinel/data/metrics.toml"))
     verb = verbs.add_parser("page", help="the page of the docs, from `sentinel evaluate CORPUS --details --json`")
     verb.add_argument("score", type=Path)
     verb.add_argument("--bare", type=Path, help="a score made with --without-twins --one-seed, for a second table")
@@ -28,6 +34,9 @@ def main() -> int:
     args = parser.parse_args()
     if args.verb == "page":
         page.write(args.score, args.out, args.bare)
+        return 0
+    if args.verb == "limits":
+        limits.write(args.catalogue, limits.fit(args.corpora, load_catalogue()))
         return 0
     complete = build(
         args.split, args.out, processes=args.processes, gpu=args.gpu, seconds=args.seconds, groups=args.group

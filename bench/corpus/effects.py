@@ -40,6 +40,13 @@ def other_order(rows, at: Moment):
     return torch.where(hit, torch.randint(at.trainer.recipe.task.prompts, rows.shape, generator=at.rng), rows)
 
 
+def repeated(rows, at: Moment):
+    """A share of the step's prompts are those of the step before."""
+    hit = rows_hit(len(rows), at.size, at.rng)
+    order, first = at.trainer.order, (at.trainer.done - 2) * len(rows)
+    return torch.where(hit, order[(first + torch.arange(len(rows))) % len(order)], rows)
+
+
 def cut_prompts(prompts, at: Moment):
     """A share of the prompts lose their first tokens."""
     hit = rows_hit(len(prompts), at.size, at.rng)[:, None]
@@ -74,6 +81,16 @@ def noisy(flat, at: Moment):
     return flat * (1 + at.size * torch.randn(flat.shape, generator=at.rng).to(flat.device))
 
 
+def scaled_up(flat, at: Moment):
+    return flat * at.size
+
+
+def crossed(responses, at: Moment):
+    """A share of the rows swap their responses with the next row's."""
+    hit = rows_hit(len(responses), at.size, at.rng)[:, None].to(responses.device)
+    return torch.where(hit, responses.roll(1, 0), responses)
+
+
 def garbled(responses, at: Moment):
     """A share of the rows become random symbols, as long as before."""
     hit = rows_hit(len(responses), at.size, at.rng)[:, None].to(responses.device)
@@ -100,6 +117,19 @@ def raw_log_probs(logs, at: Moment):
 
 def zeroed(scores, at: Moment):
     return torch.where(rows_hit(len(scores), at.size, at.rng).to(scores.device), 0.0, scores)
+
+
+def raised(value, at: Moment):
+    return value + at.size
+
+
+def capped(value, at: Moment):
+    return value.clamp_max(at.size)
+
+
+def hazy(value, at: Moment):
+    """Noise on every entry."""
+    return value + at.size * torch.randn(value.shape, generator=at.rng).to(value)
 
 
 def swapped(scores, at: Moment):
@@ -172,6 +202,11 @@ def flipped(advantages, at: Moment):
     return advantages * sign[:, None]
 
 
+def rows_forgotten(advantages, at: Moment):
+    """A share of the rows has no advantage."""
+    return advantages * ~rows_hit(len(advantages), at.size, at.rng).to(advantages.device)[:, None]
+
+
 def wrong_groups(scores, at: Moment):
     """A share of the rows meets the wrong group when groups are formed."""
     hit = rows_hit(len(scores), at.size, at.rng).to(scores.device)
@@ -187,6 +222,10 @@ def lr_times(settings: AdamSettings, at: Moment):
 
 def first_beta(settings: AdamSettings, at: Moment):
     return replace(settings, beta1=at.size)
+
+
+def second_beta(settings: AdamSettings, at: Moment):
+    return replace(settings, beta2=at.size)
 
 
 def large_eps(settings: AdamSettings, at: Moment):
@@ -212,6 +251,18 @@ def pull_apart(gradient, at: Moment):
     """Part of the gradient is lost: a share of the entries is zero."""
     kept = torch.rand(gradient.shape, generator=torch.Generator().manual_seed(3)).to(gradient.device) >= at.size
     return gradient * kept
+
+
+def drowned(gradient, at: Moment):
+    """Noise as large as so many times the gradient."""
+    level = at.size * gradient.pow(2).mean().sqrt()
+    return gradient + level * torch.randn(gradient.shape, generator=at.rng).to(gradient)
+
+
+def turned(gradient, at: Moment):
+    """A share of the entries has the wrong sign."""
+    hit = torch.rand(gradient.shape, generator=torch.Generator().manual_seed(4)).to(gradient.device) < at.size
+    return torch.where(hit, -gradient, gradient)
 
 
 def layer_silent(gradient, at: Moment):

@@ -53,7 +53,7 @@ class Kernel:
     bf16: bool = True
     """Matrix products in bf16 with fp32 accumulation and fp32 residual stream."""
     attention: str = "eager"
-    """eager, sdpa, half (softmax in bf16), online (two blocks of keys, rescaled)."""
+    """eager, sdpa, half (softmax in bf16), online (two blocks of keys, rescaled), exp2 (powers of two, divided at the end)."""
     fused_norm: bool = False
     splits: int = 1
     """Inner dimension of each product split in so many parts that are summed, as tensor parallelism does."""
@@ -132,6 +132,9 @@ def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed:
     scores = scores.float().masked_fill(~allowed, -1e4)
     if kernel.attention == "eager":
         return (scores.softmax(-1).to(value.dtype) @ value).float()
+    if kernel.attention == "exp2":
+        weights = torch.exp2((scores - scores.amax(-1, keepdim=True).detach()) * math.log2(math.e))
+        return (weights.to(value.dtype) @ value).float() / weights.sum(-1, keepdim=True)
     half = scores.shape[-1] // 2
     top = scores.amax(-1, keepdim=True).detach()
     total, mixed = 0.0, 0.0

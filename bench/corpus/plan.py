@@ -4,8 +4,11 @@
 A group is one recipe in one regime with its reference: in a replay one base run and four twins on its tokens, in free
 running five seeds. Clean runs and faulty runs of the group are scored against that reference.
 
-Two splits. `tuning` is for choosing constants. `held_out` is never looked at while choosing them: it has other seeds,
-kernels that no twin uses, two models and all fault kinds, a third of which (HELD_OUT_KINDS) the tuning split never shows.
+Three splits. `tuning` and `validation` are for choosing constants; `validation` has other seeds, kernels that no twin uses, two
+further models and 19 kinds of fault (VALIDATION_KINDS) that `tuning` never shows. It was the held-out split of an earlier engine
+and has been looked at since. `test` is never looked at while choosing: other seeds, a further model, kernels that no other split
+has, and TEST_KINDS, of which half of its faults are made. The clean runs of `validation` that ran on a GPU are judged with `test`
+(`HARDWARE`).
 """
 
 from __future__ import annotations
@@ -13,11 +16,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from bench.corpus.faults import KINDS, Fault
+from bench.corpus.faults import KINDS, Fault, Kind
 from bench.corpus.model import Kernel
 from bench.corpus.recipe import RECIPES, Recipe
 
-HELD_OUT_KINDS = frozenset(
+VALIDATION_KINDS = frozenset(
     {
         "data_cut",
         "kl_coef_configured",
@@ -38,6 +41,29 @@ HELD_OUT_KINDS = frozenset(
         "update_dropout",
         "gradient_inf",
         "loss_nan",
+    }
+)
+TEST_KINDS = frozenset(
+    {
+        "data_repeated",
+        "weights_scaled",
+        "responses_crossed",
+        "rollout_log_probs_nan",
+        "reward_raised",
+        "reward_capped",
+        "old_hazy",
+        "ref_mantissa",
+        "ref_layer_off",
+        "values_hazy",
+        "advantage_raised",
+        "advantage_forgotten",
+        "returns_scaled",
+        "critic_mantissa",
+        "critic_weights_rounded",
+        "gradient_drowned",
+        "gradient_turned",
+        "update_layer_off",
+        "adam_second_beta",
     }
 )
 ONSETS = (1, 4, 13, 31, 52)
@@ -68,7 +94,7 @@ FINE_SIZES = {
     "loss_mask_shifted": (0.02, 0.15, 0.7),
     "weights_low_precision": (11, 9, 7),
 }
-"""Finer sizes, of the held-out split; other kinds have the sizes of their table in both."""
+"""Finer sizes, of the validation split and half of the test split; other kinds have the sizes of their table."""
 SIZE_NAMES = ("small", "middle", "large")
 
 
@@ -117,7 +143,7 @@ SPLITS = {
         Group("free", "ppo-small", 2, 14, 42, fine=False),
         Group("free", "grpo-small-gentle", 3, 8, 20, fine=False),
     ),
-    "held_out": (
+    "validation": (
         Group("replayed", "grpo-tall", 21, 16, 33, fine=True),
         Group("replayed", "ppo-tall", 22, 16, 36, fine=True),
         Group("replayed", "grpo-small", 23, 16, 33, fine=True),
@@ -132,7 +158,23 @@ SPLITS = {
         Group("replayed", "grpo-small", 32, 16, 33, fine=True),
         Group("replayed", "ppo-small", 33, 16, 36, fine=True),
     ),
+    "test": (
+        Group("replayed", "grpo-narrow", 41, 16, 26, fine=True),
+        Group("replayed", "ppo-narrow", 42, 16, 30, fine=True),
+        Group("replayed", "grpo-small", 43, 16, 26, fine=True),
+        Group("replayed", "ppo-small", 44, 16, 30, fine=True),
+        Group("replayed", "grpo-wide-fp32", 45, 16, 26, fine=True),
+        Group("replayed", "grpo-small-gentle", 46, 16, 26, fine=True),
+        Group("replayed", "ppo-small", 47, 16, 30, fine=True),
+        Group("free", "grpo-narrow", 48, 24, 44, fine=False),
+        Group("free", "ppo-narrow", 49, 24, 44, fine=False),
+        Group("free", "grpo-small", 50, 24, 44, fine=False),
+        Group("free", "ppo-small", 51, 24, 44, fine=False),
+        Group("free", "grpo-wide-fp32", 52, 24, 44, fine=False),
+    ),
 }
+SALT = {"validation": "held_out"}
+"""What seeds a split's draws, where that is not its name: the validation split had another one when it was made."""
 
 
 def runs(split: str, *, gpu: bool = False) -> list[Run]:
@@ -146,7 +188,7 @@ def runs(split: str, *, gpu: bool = False) -> list[Run]:
 def of_group(group: Group, split: str, *, gpu: bool) -> list[Run]:
     recipe = RECIPES[group.recipe]
     name = f"{group.regime}-{group.recipe}-{group.seed}"
-    rng = random.Random(f"{split} {name}")
+    rng = random.Random(f"{SALT.get(split, split)} {name}")
     common = {"group": name, "regime": group.regime, "recipe": group.recipe}
     plain = Kernel(bf16=recipe.bf16)
     replayed = group.regime == "replayed"
@@ -171,10 +213,10 @@ def of_group(group: Group, split: str, *, gpu: bool) -> list[Run]:
         for number in range(5):
             add("seed", number, plain)
     for number in range(group.clean):
-        kernel = other_kernel(plain, rng)
+        kernel = other_kernel(plain, rng, split)
         add("clean", number, replace(kernel, device="cuda") if gpu and number < 2 else kernel)
     for number, (fault, size) in enumerate(planted(recipe, group, split, rng)):
-        add("fault", number, other_kernel(plain, rng), fault=fault, size_name=size)
+        add("fault", number, other_kernel(plain, rng, split), fault=fault, size_name=size)
     return made
 
 
@@ -186,8 +228,16 @@ def twin_kernels(plain: Kernel, rng: random.Random) -> list[Kernel]:
     ]
 
 
-def other_kernel(plain: Kernel, rng: random.Random) -> Kernel:
-    """What the candidate runs on: any kernel, also ones that no twin uses."""
+def other_kernel(plain: Kernel, rng: random.Random, split: str) -> Kernel:
+    """What the candidate runs on: any kernel, also ones that no twin uses; in the test split also ones that no other split has."""
+    if split == "test":
+        return replace(
+            plain,
+            attention=rng.choice(("exp2", "exp2", "sdpa", "eager", "online", "half")),
+            fused_norm=rng.random() < 0.5,
+            splits=rng.choice((1, 1, 2, 3, 6)),
+            micro_batches=rng.choice((1, 2, 3, 6)),
+        )
     return replace(
         plain,
         attention=rng.choice(("sdpa", "eager", "online", "half")),
@@ -205,13 +255,20 @@ def planted(recipe: Recipe, group: Group, split: str, rng: random.Random) -> lis
         for kind in KINDS.values()
         if recipe.algorithm in kind.algorithms
         and group.regime in kind.regimes
-        and (split != "tuning" or kind.name not in HELD_OUT_KINDS)
+        and (split != "tuning" or kind.name not in VALIDATION_KINDS)
     ]
-    rng.shuffle(kinds)
-    pairs = [(kind, (place + turn) % 3) for turn in range(3) for place, kind in enumerate(kinds)]
+    new = in_turn([kind for kind in kinds if kind.name in TEST_KINDS], rng) if split == "test" else []
+    old = in_turn([kind for kind in kinds if kind.name not in TEST_KINDS], rng)
+    half = min(len(new), group.faults // 2)
     chosen = []
-    for number, (kind, size) in enumerate(pairs[: group.faults]):
+    for number, (kind, size) in enumerate([*new[:half], *old[: group.faults - half]]):
         sizes = FINE_SIZES.get(kind.name, kind.sizes) if group.fine else kind.sizes
         fault = Fault(kind.name, sizes[size], rng.choice(ONSETS), seed=group.seed * 100 + number)
         chosen.append((fault, SIZE_NAMES[size]))
     return chosen
+
+
+def in_turn(kinds: list[Kind], rng: random.Random) -> list[tuple[Kind, int]]:
+    """Every kind at every size, each kind once before any comes again."""
+    rng.shuffle(kinds)
+    return [(kind, (place + turn) % 3) for turn in range(3) for place, kind in enumerate(kinds)]

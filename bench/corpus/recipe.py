@@ -58,6 +58,7 @@ class Recipe:
 
 SMALL = {"model": "small", "width": 64, "layers": 2, "heads": 4, "symbols": 20}
 TALL = {"model": "tall", "width": 96, "layers": 3, "heads": 4, "symbols": 28, "model_seed": 11, "warm_steps": 90}
+NARROW = {"model": "narrow", "width": 48, "layers": 3, "heads": 3, "symbols": 24, "model_seed": 17, "warm_steps": 110}
 WIDE = {"model": "wide", "width": 128, "layers": 1, "heads": 8, "symbols": 16, "model_seed": 13, "warm_steps": 60}
 
 RECIPES = {
@@ -68,6 +69,8 @@ RECIPES = {
         Recipe(name="grpo-wide-fp32", algorithm="grpo", lr=4e-4, bf16=False, **WIDE),
         Recipe(name="ppo-small", algorithm="ppo", lr=4e-4, prompts=48, group=1, kl_coef=0.02, **SMALL),
         Recipe(name="grpo-tall", algorithm="grpo", lr=3e-4, **TALL),
+        Recipe(name="grpo-narrow", algorithm="grpo", lr=5e-4, kl_coef=0.02, shuffled=True, recorded=True, **NARROW),
+        Recipe(name="ppo-narrow", algorithm="ppo", lr=3e-4, prompts=48, group=1, kl_coef=0.03, **NARROW),
         Recipe(name="ppo-tall", algorithm="ppo", lr=3e-4, prompts=48, group=1, kl_coef=0.02, shuffled=True, **TALL),
     )
 }

@@ -22,7 +22,7 @@ class Sampling:
 
 def engine_kernel(trainer: Kernel) -> Kernel:
     """The engine never runs the trainer's kernels: bf16, another attention, no split."""
-    other = {"eager": "sdpa", "sdpa": "eager", "half": "sdpa", "online": "half"}[trainer.attention]
+    other = {"eager": "sdpa", "sdpa": "eager", "half": "sdpa", "online": "half", "exp2": "online"}[trainer.attention]
     return replace(trainer, bf16=True, attention=other, fused_norm=not trainer.fused_norm, splits=1)
 
 

@@ -44,6 +44,12 @@ PAIRED = frozenset({"close", "near_zero", "scale", "self_consistent", "control"}
 BANDED = frozenset({"exact", "close", "near_zero", "scale", "self_consistent", "progress"})
 """Classes that get a band in a free run."""
 DIRECTIONS = ("both", "up", "down")
+REPLAY_WINDOWS, FREE_WINDOWS = (1, 3, 5, 10), (1, 3, 5, 10, 20)
+"""Steps over which the median deviation of a replayed and of a free run is judged."""
+REPLAY_LIMITS, FREE_LIMITS = (14.0, 7.0, 5.0, 3.5), (9.0, 5.5, 4.5, 3.5, 3.0)
+"""Limits of such medians, in standard deviations of healthy runs, for metrics of which nothing was measured."""
+HEAVY_REPLAY_LIMITS, HEAVY_FREE_LIMITS = (0.0, 0.0, 9.0, 5.0), (0.0, 9.0, 7.0, 5.0, 4.0)
+"""The same for metrics that single tokens decide: few steps are no evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,14 @@ class Entry:
     """Smallest tolerance under replay even where the twins agree, e.g. one token's share."""
     natural: float = 1.0
     """Magnitude of what the metric is made of; scales the floor of rounding noise."""
+    log: bool = False
+    """Deviations are ratios: positive and spread over orders of magnitude, whatever the class."""
+    noise: tuple[float, ...] = ()
+    """Standard deviation between two clean replays at the first steps and about step 65, where there are no twins; measured."""
+    replay: tuple[float, ...] = ()
+    """Limits of the median deviation of a replay over `REPLAY_WINDOWS`, in standard deviations; 0: no evidence; empty: `REPLAY_LIMITS`."""
+    free: tuple[float, ...] = ()
+    """The same for a free run over `FREE_WINDOWS`."""
     heavy: bool = False
     """Decided by single tokens: isolated outliers are normal."""
     bursty: bool = False
@@ -82,6 +96,16 @@ class Entry:
     def evidence(self) -> bool:
         """Whether any rule applies at all."""
         return self.metric_class not in NEVER_EVIDENCE
+
+    @property
+    def replay_limits(self) -> tuple[float, ...]:
+        """Limits in force over `REPLAY_WINDOWS`."""
+        return self.replay or (HEAVY_REPLAY_LIMITS if self.heavy else REPLAY_LIMITS)
+
+    @property
+    def free_limits(self) -> tuple[float, ...]:
+        """Limits in force over `FREE_WINDOWS`."""
+        return self.free or (HEAVY_FREE_LIMITS if self.heavy else FREE_LIMITS)
 
 
 def reduction(key: str) -> str:
@@ -173,6 +197,9 @@ def _overriding(overrides: Mapping[str, Mapping[str, object]]) -> list[tuple[re.
     out: list[tuple[re.Pattern[str], Mapping[str, object]]] = []
     for match, given in overrides.items():
         changed = _checked(given, match)
+        if {"rel", "abs"} & changed.keys():
+            # A tolerance that somebody states outweighs the measured noise.
+            changed.setdefault("noise", ())
         out += [(_compiled(pattern), changed) for pattern in _expand(match)]
     return out
 
@@ -215,7 +242,19 @@ def _checked(given: Mapping[str, object], where: str) -> dict[str, object]:
             raise SettingsError(f"metric catalogue, {where}: {name} must be a number, not {value!r}")
         if name in changed:
             changed[name] = float(value)
+    for name, count in (("noise", 2), ("replay", len(REPLAY_WINDOWS)), ("free", len(FREE_WINDOWS))):
+        if name in changed:
+            changed[name] = _numbers(changed[name], count, f"{where}: {name}")
     return changed
+
+
+def _numbers(value: object, count: int, where: str) -> tuple[float, ...]:
+    good = isinstance(value, (list, tuple)) and len(value) == count
+    if not good or any(
+        isinstance(one, bool) or not isinstance(one, (int, float)) or one < 0 for one in cast("Any", value)
+    ):
+        raise SettingsError(f"metric catalogue, {where} must be {count} numbers that are not negative, not {value!r}")
+    return tuple(float(one) for one in cast("Any", value))
 
 
 def _one_of(changed: Mapping[str, object], name: str, allowed: tuple[str, ...], where: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentinel.core.catalogue import BANDED, PAIRED, Catalogue, Entry
+from sentinel.core.catalogue import BANDED, FREE_WINDOWS, PAIRED, REPLAY_WINDOWS, Catalogue, Entry
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -49,6 +49,13 @@ class SeriesIndex:
     banded: Bools
     relative: Bools
     """Deviations are measured in shares of the baseline's value, and bands in logarithms."""
+    log: Bools
+    """Deviations are ratios where all values are positive."""
+    replay: Floats
+    """(windows, series): limits of a replay's median deviations."""
+    free: Floats
+    noise: Floats
+    """(2, series): clean replays' noise without twins, at the first steps and about step 65; NaN: not measured."""
     control: Bools
     bursty: Bools
     heavy: Bools
@@ -89,6 +96,11 @@ def index_of(keys: tuple[str, ...], catalogue: Catalogue) -> SeriesIndex:
     def numbers(read: Any) -> Floats:
         return frozen(np.fromiter((read(entry) for entry in entries), dtype=np.float64, count=len(entries)))
 
+    def columns(read: Any, lines: int) -> Floats:
+        return frozen(
+            np.array([read(entry) for entry in entries], dtype=np.float64).reshape(len(entries), lines).T.copy()
+        )
+
     return SeriesIndex(
         keys=keys,
         rows={key: row for row, key in enumerate(keys)},
@@ -98,6 +110,10 @@ def index_of(keys: tuple[str, ...], catalogue: Catalogue) -> SeriesIndex:
         paired=flags(lambda entry: entry.metric_class in PAIRED),
         banded=flags(lambda entry: entry.metric_class in BANDED),
         relative=flags(lambda entry: entry.metric_class in {"close", "scale"}),
+        log=flags(lambda entry: entry.log or entry.metric_class in {"close", "scale"}),
+        replay=columns(lambda entry: entry.replay_limits, len(REPLAY_WINDOWS)),
+        free=columns(lambda entry: entry.free_limits, len(FREE_WINDOWS)),
+        noise=columns(lambda entry: entry.noise or (np.nan, np.nan), 2),
         control=flags(lambda entry: entry.metric_class == "control"),
         bursty=flags(lambda entry: entry.bursty or entry.metric_class == "scale"),
         heavy=flags(lambda entry: entry.heavy),

@@ -133,8 +133,8 @@ def test_all_kernels_compute_the_same_function():
 
     exact, _ = forward(weights, tokens, shape, Kernel(bf16=False))
 
-    for attention in ("eager", "sdpa", "half", "online"):
-        for splits in (1, 2):
+    for attention in ("eager", "sdpa", "half", "online", "exp2"):
+        for splits in (1, 2, 3):
             kernel = Kernel(bf16=False, attention=attention, splits=splits, fused_norm=splits == 2)
             assert torch.allclose(forward(weights, tokens, shape, kernel)[0], exact, atol=1e-5)
     rough, _ = forward(weights, tokens, shape, Kernel())
@@ -190,19 +190,30 @@ def test_every_kind_has_a_known_stage_with_metrics_of_its_own_and_three_growing_
     assert len(KINDS) >= 20
 
 
-def test_the_splits_share_no_seed_and_a_third_of_the_kinds_and_two_models_are_held_out():
-    tuning, held_out = plan.runs("tuning"), plan.runs("held_out")
+def test_the_splits_share_no_seed_and_each_holds_out_kinds_and_models():
+    runs = {split: plan.runs(split) for split in plan.SPLITS}
+    seeds = {split: {run.seed for run in of_split} for split, of_split in runs.items()}
+    kinds = {split: {run.fault.kind for run in of_split if run.fault} for split, of_split in runs.items()}
+    models = {split: {RECIPES[run.recipe].model for run in of_split} for split, of_split in runs.items()}
 
-    assert not {run.seed for run in tuning} & {run.seed for run in held_out}
-    assert not plan.HELD_OUT_KINDS & {run.fault.kind for run in tuning if run.fault}
-    assert {run.fault.kind for run in held_out if run.fault} == set(KINDS)
-    models = [{RECIPES[run.recipe].model for run in runs} for runs in (tuning, held_out)]
-    assert models[1] - models[0] == {"tall", "wide"}
+    assert not seeds["tuning"] & seeds["validation"]
+    assert not seeds["test"] & (seeds["tuning"] | seeds["validation"])
+    assert not plan.VALIDATION_KINDS & kinds["tuning"]
+    assert kinds["validation"] == set(KINDS) - plan.TEST_KINDS
+    assert kinds["test"] >= plan.TEST_KINDS
+    assert models["validation"] - models["tuning"] == {"tall", "wide"}
+    assert models["test"] - models["validation"] == {"narrow"}
+
+
+def test_the_test_split_has_a_kernel_that_no_other_has():
+    kernels = {split: {run.kernel.attention for run in plan.runs(split)} for split in plan.SPLITS}
+
+    assert kernels["test"] - kernels["tuning"] - kernels["validation"] == {"exp2"}
 
 
 @pytest.mark.parametrize("regime", ["replayed", "free"])
-def test_the_held_out_split_has_ten_thousand_clean_steps_per_regime(regime):
-    runs = [run for run in plan.runs("held_out") if run.regime == regime]
+def test_the_validation_split_has_ten_thousand_clean_steps_per_regime(regime):
+    runs = [run for run in plan.runs("validation") if run.regime == regime]
 
     assert sum(run.steps for run in runs if run.role == "clean") >= 10_000
     assert sum(run.role == "fault" for run in runs) >= 250

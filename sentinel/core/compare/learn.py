@@ -20,6 +20,8 @@ EQUAL = 1e-6
 """Relative difference up to which two numbers count as equal: a sum in another order (verl V1 replays: 1e-7)."""
 ENGINE = ("rollout_corr/rollout_log_ppl", "rollout_corr/rollout_ppl")
 """The rollout engine's own perplexity of what it sampled."""
+WITH_PROMPTS = "global_seqlen/"
+"""Lengths that count the prompts, too: other prompts under the recorded responses are a fault, not a free run."""
 SAMPLE = 200
 """Cells looked at for chance agreement."""
 
@@ -103,9 +105,13 @@ def learn(reference: Reference, catalogue: Catalogue) -> Baseline | None:
 
 def _telling(index: SeriesIndex, cells: Floats, group: str) -> Telling:
     """Series of an evidence group, and how rarely two different cells of the baseline agree in all of its means."""
-    entries = enumerate(index.entries)
     rows = np.array(
-        [row for row, entry in entries if entry.group == group and entry.metric_class == "exact"], dtype=np.int64
+        [
+            row
+            for row, (key, entry) in enumerate(zip(index.keys, index.entries, strict=True))
+            if entry.group == group and entry.metric_class == "exact" and not key.startswith(WITH_PROMPTS)
+        ],
+        dtype=np.int64,
     )
     means = [row for row in rows if "max" not in index.keys[row] and "min" not in index.keys[row]]
     if not means:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sentinel.core.compare.free import FreeBands, transformed
+from sentinel.core.compare.free import FreeBands
 from sentinel.core.compare.learn import EQUAL, Baseline
 from sentinel.core.compare.replayed import Pairing, deviation
+from sentinel.core.compare.windows import clamped, shown
 from sentinel.core.frames import Bools, Floats, SeriesFrame
 from sentinel.core.window import Past
 
@@ -18,6 +18,8 @@ BEYOND = 1e-3
 """Share by which a score must exceed the rule's bound."""
 PAST_BOUND = 2.0
 """Ratio of a score beyond the rule's bound."""
+MOVED = 5.0
+"""Standard deviations from which localisation says that a metric moved."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +38,20 @@ class Look:
     high: Floats
     """Edges of what is expected; infinite where open."""
     ratio: Floats
-    """Deviation in tolerances; 1 is the border. NaN where nothing is expected."""
+    """Deviation of this step in its tolerances; 1 is the border. NaN where nothing is expected."""
     measured: Floats
-    """The same, also where it is no evidence for a finding (`without`): localisation wants to know what moved."""
-    residual: Floats
-    """Free regime: deviation in standard deviations, signed."""
+    """How far the metric moved, 1 at `MOVED` standard deviations, also where it is no evidence for a finding (`without`)."""
+    standard: Floats
+    """Deviation in standard deviations of healthy runs, signed; what windows are taken over."""
+    limits: Floats
+    """(windows, series): what the median of `standard` may be over the windows of the regime; 0: no evidence."""
     bands: FreeBands | None
     deviation: Floats
     """Replayed regime: signed distance from the replayed run, in logarithms where the pairing says so."""
-    tolerance: Floats
-    """Replayed regime: what `deviation` may be."""
     strict: Floats
     """Replayed regime: what `deviation` may be in a run that was bit-identical to the replayed one so far."""
-    sustained: Mapping[int, Floats]
-    """Replayed regime: window -> what the median of that many deviations may be."""
     different: Bools
-    """Replayed regime: rows of class exact that are not equal."""
+    """Rows that must be equal and are not: class exact under replay, fixed prompts in a free run."""
     calibrated: bool = False
     """Replayed regime: tolerances come from twins."""
 
@@ -70,12 +70,11 @@ def blank(frame: SeriesFrame, past: Past, regime: str, baseline: Baseline | None
         high=np.full(rows, np.inf),
         ratio=nothing,
         measured=nothing,
-        residual=nothing,
+        standard=nothing,
+        limits=np.zeros((0, rows)),
         bands=None,
         deviation=nothing,
-        tolerance=nothing,
         strict=nothing,
-        sustained={},
         different=np.zeros(rows, dtype=np.bool_),
     )
 
@@ -88,29 +87,35 @@ def replayed_look(frame: SeriesFrame, past: Past, baseline: Baseline, pairing: P
         return bare
     rows = len(frame.values)
     index = frame.index
-    expected, tolerance = _wide(pairing.expected[place], rows), _wide(pairing.tolerance[place], rows)
-    log, inexact = _flags(pairing.log, rows), _flags(pairing.inexact, rows)
+    expected, unit = _wide(pairing.expected[place], rows), _wide(pairing.unit[place], rows)
+    limits, log = _lines(pairing.limits, rows), _flags(pairing.log, rows)
     equal = EQUAL * np.maximum(np.abs(expected), EQUAL) + baseline.resolution
-    strict = index.exact & ~inexact
+    strict = index.exact & ~_flags(pairing.inexact, rows)
     log &= ~strict
-    apart = deviation(frame.values, expected, log)
-    limit = np.where(strict, equal, tolerance)
+    apart = deviation(frame.values, expected, index, log)
+    limit = np.where(strict, equal, unit * shown(limits))
     judged = (index.paired | index.exact) & np.isfinite(apart)
     ratio = np.where(judged, np.abs(apart) / limit, np.nan)
+    standard = np.where(judged & ~strict, apart / unit, np.nan)
     return replace(
         bare,
         expected=expected,
         low=np.where(judged, np.where(log, expected * np.exp(-limit), expected - limit), -np.inf),
         high=np.where(judged, np.where(log, expected * np.exp(limit), expected + limit), np.inf),
         ratio=ratio,
-        measured=ratio,
+        measured=np.where(strict, ratio, _moved(pairing.widened * standard, limits)),
+        standard=standard,
+        limits=limits,
         deviation=np.where(judged, apart, np.nan),
-        tolerance=limit,
         strict=_wide(pairing.strict[place], rows),
-        sustained={window: _wide(course[place], rows) for window, course in pairing.sustained.items()},
         different=index.exact & judged & (ratio > 1.0),
         calibrated=pairing.calibrated,
     )
+
+
+def _moved(standard: Floats, limits: Floats) -> Floats:
+    """How far metrics moved, 1 at `MOVED` standard deviations; a stated tolerance (limit 1) is such a measure already."""
+    return np.abs(standard) / np.where(limits[0] == 1.0, 1.0, MOVED)
 
 
 def _flags(column: Bools, rows: int) -> Bools:
@@ -129,24 +134,44 @@ def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBan
     rows = len(frame.values)
     log = _flags(bands.log, rows)
     centre, scale = _wide(bands.centre[place], rows), _wide(bands.scale[place], rows)
-    limit = _wide(bands.spike, rows) * scale
+    limits = _lines(bands.limits, rows)
+    limits = np.where(limits > 0, np.fmax(limits, _lines(bands.seen, rows) / scale), limits)
+    reach = shown(limits) * scale
     judged = frame.index.banded & np.isfinite(centre)
-    residual = np.where(judged, (transformed(frame.values, log) - centre) / scale, np.nan)
-    low, high = centre - limit, centre + limit
-    ratio = np.abs(residual) / _wide(bands.spike, rows)
+    standard = np.where(judged, (clamped(frame.values, frame.index, log) - centre) / scale, np.nan)
+    low, high = centre - reach, centre + reach
+    ratio = np.abs(standard) / shown(limits)
     bound = _wide(bands.bound, rows)
     beyond = np.isfinite(bound) & (frame.values > bound + BEYOND * np.maximum(np.abs(bound), 1.0))
-    ratio = np.where(beyond, np.fmax(ratio, PAST_BOUND), ratio)
     return replace(
         bare,
         expected=_back(centre, log),
         low=np.where(judged & frame.index.down, _back(low, log), -np.inf),
         high=np.where(judged & frame.index.up, _back(high, log), np.inf),
-        ratio=ratio,
-        measured=ratio,
-        residual=residual,
+        ratio=np.where(beyond, np.fmax(ratio, PAST_BOUND), ratio),
+        measured=np.where(beyond, PAST_BOUND, _moved(standard, limits)),
+        standard=standard,
+        limits=limits,
         bands=bands,
+        different=_other_prompts(frame, baseline, bands, place),
     )
+
+
+def _other_prompts(frame: SeriesFrame, baseline: Baseline, bands: FreeBands, place: int) -> Bools:
+    """Prompts that are not the recipe's at a step where all seeds have the same ones."""
+    rows = len(frame.values)
+    expected = _wide(baseline.seeds[0, place], rows)
+    margin = EQUAL * np.maximum(np.abs(expected), EQUAL) + baseline.resolution
+    return _flags(bands.fixed, rows) & (np.abs(frame.values - expected) > margin)
+
+
+def _lines(limits: Floats, rows: int) -> Floats:
+    """Limits of the baseline's series, 0 for series that it does not have."""
+    if limits.shape[1] == rows:
+        return limits
+    out = np.zeros((len(limits), rows))
+    out[:, : limits.shape[1]] = limits
+    return out
 
 
 def _wide(column: Floats, rows: int) -> Floats:
@@ -167,6 +192,6 @@ def without(look: Look, rows: Bools) -> Look:
     return replace(
         look,
         ratio=np.where(rows, np.nan, look.ratio),
-        residual=np.where(rows, np.nan, look.residual),
+        standard=np.where(rows, np.nan, look.standard),
         deviation=np.where(rows, np.nan, look.deviation),
     )

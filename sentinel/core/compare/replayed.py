@@ -1,66 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Step-by-step comparison with the run that is replayed, and how far healthy replays part.
+"""Step-by-step comparison with the run that is replayed, in standard deviations of what clean repeats of it show.
 
-With twins the tolerance comes from them: a multiple of the largest deviation that any twin shows in a window around the step. The
-window reaches back over 10 steps, because single deviations are luck, and ahead by a step or two and a quarter of the elapsed steps,
-because a healthy replay may part earlier than the twins did. The multiple grows as the window holds fewer numbers and fewer twins.
-The same is done for medians over 3 and 7 steps: a shift that stays is seen where single steps are noise.
+With twins one standard deviation at a step is the root mean square difference between any two of the run and its twins, pooled over
+5 steps to each side. It is never below a floor (numbers that happen to agree are no measure), widened where the twins are few, and a
+little with time, for replays part for good and the twins are only some of the ways. How many of them a healthy replay reaches is the
+catalogue's (`windows`). Without twins the noise that clean replays of the corpus had stands in, where it was measured, and the
+catalogue's tolerance elsewhere.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from sentinel.core.compare.learn import EQUAL, Baseline
+from sentinel.core.compare.windows import clamped, shown
 from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen
 
 ULP = 2.0**-23
 """Relative spacing of float32."""
 ROUNDING = 8 * ULP
 """Differences up to here are the order of a sum: 8 units in the last place."""
-WINDOWS = (3, 7)
-"""Steps over which a shift that stays is looked for."""
-LEAST = {3: 0.35, 7: 0.25}
-"""Tolerance of such a median, at least, as a share of a single step's: heavy tails make medians of twins look too calm."""
-BACK = 10
-AHEAD = 4
-"""A healthy replay may part a quarter of the elapsed steps earlier than the twins did."""
-MULTIPLE = 3.0
-"""Tolerance in largest deviations of four twins over twenty steps; chosen on the tuning split of the corpus."""
-FEW_NUMBERS, FEW_TWINS = 3.0, 3.0
-"""Growth of the multiple with 1 / sqrt(numbers) and 1 / twins."""
-YOUNG = 0.6
-LATE = 60.0
-"""Steps after which the multiple has doubled: replays part for good, and which ones do is luck."""
+POOL = 5
+"""Steps to each side over which differences are pooled."""
+FLOOR = 1e-4
+"""Smallest standard deviation, in shares of the value: what another device changes in bf16 training."""
+TIGHT = 100.0
+"""Where the twins agree better, the floor is so many times their typical difference (fp32 on one machine parts by 1e-7)."""
+LEAST_FLOOR = 3e-6
+OFTEN_EQUAL = 0.3
+"""Share of exact agreement from which a step's difference is luck: the whole run's stands for it."""
+WHOLE = 0.1
+"""Standard deviation, at least, as a share of the whole run's; all of it for metrics that few tokens decide."""
+ENOUGH = 4
+"""Twins from which on nothing is widened."""
+FEW = 2.0
+"""Widening with a single twin, less 1."""
+AGE = 200.0
+"""Steps after which a standard deviation counts double."""
+YOUNG = 0.8
+"""Widening at the first step, less 1, falling with 1 / step: twins that share a kernel are identical there, and noise grows fastest."""
+NOISE_STEPS = (2.0, 65.0)
+"""Steps at which the catalogue states the noise of clean replays; between them it grows evenly, and so beyond."""
+LONE = 1.0
+"""Widening of measured noise that is not this recipe's own."""
 IDENTICAL_REL = 5e-5
 IDENTICAL_ABS = 1e-5
 """Tolerance where the twins were bit-identical in everything: rounding, amplified by a few updates (fp32 replays on one machine
 part by 1e-7 at first)."""
 GROWTH, STRICT_GROWTH = 0.25, 0.1
 """Growth of the catalogue's tolerances, and of the documented ones of bit-identical replays, a step: without twins it cannot be learned."""
-NOT_POSITIVE = 50.0
-"""Deviation in logarithms of a value that cannot have one."""
+LEAST_NOISE = 0.05
+"""Measured noise, at least, as a share of the catalogue's tolerance: what is 0 but for rounding in one recipe need not be in another."""
+NOTHING = 1e-12
+"""What a setting of 0 may be off."""
+FLAT, FLAT_HEAVY = (1.0, 0.7, 0.7, 0.7), (0.0, 0.0, 1.5, 1.0)
+"""Limits over the windows where a stated tolerance is the unit."""
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """One seed's course and the tolerance around it; deviations are logarithmic where `log` says so."""
+    """One seed's course, what one standard deviation around it is, and how many are too many."""
 
     seed: int
     expected: Floats
     """(steps, series); NaN where the seed has nothing."""
     log: Bools
-    """(series,)"""
-    tolerance: Floats
-    """(steps, series) for a single step's deviation."""
-    sustained: Mapping[int, Floats]
-    """Window -> (steps, series) for the median deviation over that many steps."""
+    """(series,): deviations are logarithmic."""
+    unit: Floats
+    """(steps, series): one standard deviation of a clean repeat, or the stated tolerance where `limits` is `FLAT`."""
+    limits: Floats
+    """(windows, series)"""
     strict: Floats
-    """(steps, series) for a run that has shown itself bit-identical to the replayed one so far."""
+    """(steps, series): tolerance for a run that has shown itself bit-identical to the replayed one so far."""
+    widened: float
+    """Factor in `unit` for few twins: caution about an alarm, none about which metrics moved."""
     calibrated: bool
     """From twins; otherwise from the catalogue."""
     inexact: Bools
@@ -68,64 +84,59 @@ class Pairing:
 
 
 def learn_pairing(baseline: Baseline, seed: int) -> Pairing:
-    """Course and tolerance for a replay of this seed."""
+    """Course and scale for a replay of this seed."""
     expected, index = baseline.seeds[seed], baseline.index
     twins = _twins_of(baseline, seed)
-    log = index.relative & _positive(expected) & _positive(twins)
+    log = index.log & _positive(expected) & _positive(twins)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        deviations = deviation(twins, expected, log)
         rounding = _rounding(index, expected, log, baseline.resolution)
         if len(twins) and _part(twins, expected, index):
-            tolerance = _from_twins(deviations) + rounding
-            sustained = {
-                window: frozen(
-                    np.fmax(_from_twins(medians(deviations, window), window) + rounding, LEAST[window] * tolerance)
-                )
-                for window in WINDOWS
-            }
+            unit, limits = _from_twins(twins, expected, index, log), index.replay
         else:
-            tolerance = _without_twins(index, expected, log, identical=bool(len(twins))) + rounding
-            sustained = {window: frozen(0.7 * tolerance) for window in WINDOWS}
+            unit, limits = _without_twins(index, expected, log, identical=bool(len(twins)))
+        least = np.where(limits > 0, limits, np.inf).min(axis=0)
+        unit = np.fmax(unit, rounding / least)
+        unit, limits = _settings(index, expected, baseline.resolution, unit, limits)
+        strict = _tolerance(index, expected, log, identical=True) + rounding
     return Pairing(
         seed=seed,
         expected=expected,
         log=frozen(log),
-        tolerance=frozen(tolerance),
-        sustained=sustained,
-        strict=frozen(_without_twins(index, expected, log, identical=True) + rounding),
+        unit=frozen(unit),
+        limits=frozen(limits.copy()),
+        strict=frozen(strict),
+        widened=few(len(twins)) if len(twins) else 1.0,
         calibrated=bool(len(twins)),
         inexact=frozen(_inexact(twins, expected)),
     )
 
 
-def deviation(values: Floats, expected: Floats, log: Bools) -> Floats:
+def _settings(
+    index: SeriesIndex, expected: Floats, resolution: float, unit: Floats, limits: Floats
+) -> tuple[Floats, Floats]:
+    """The same, with settings held to their schedule whatever the twins did."""
+    exact = np.maximum(index.rel, EQUAL) * np.abs(np.nan_to_num(expected)) + resolution + NOTHING
+    flat = np.array(FLAT)[:, None]
+    return np.where(index.control, exact, unit), np.where(index.control[None], flat, limits)
+
+
+def deviation(values: Floats, expected: Floats, index: SeriesIndex, log: Bools) -> Floats:
     """Signed distance from the expected values, in logarithms where `log` says so."""
-    safe = np.where(log & (values > 0) & (expected > 0), values / np.where(expected > 0, expected, 1.0), 1.0)
-    ratio = np.where(values > 0, np.log(safe), np.where(np.isfinite(values), -NOT_POSITIVE, np.nan))
-    return np.asarray(
-        np.where(log, np.where(np.isfinite(expected), ratio, np.nan), values - expected), dtype=np.float64
-    )
-
-
-def medians(deviations: Floats, window: int) -> Floats:
-    """Median over the last `window` steps, shape (..., steps, series); NaN before there are that many."""
-    out = np.full(deviations.shape, np.nan)
-    for place in range(window - 1, deviations.shape[-2]):
-        out[..., place, :] = np.median(deviations[..., place - window + 1 : place + 1, :], axis=-2)
-    return out
+    return np.asarray(clamped(values, index, log) - clamped(expected, index, log), dtype=np.float64)
 
 
 def _positive(values: Floats) -> Bools:
     flat = values.reshape(-1, values.shape[-1])
-    return np.asarray(np.all((flat > 0) | ~np.isfinite(flat), axis=0), dtype=np.bool_)
+    return np.asarray(np.all((flat >= 0) | ~np.isfinite(flat), axis=0), dtype=np.bool_)
 
 
 def _rounding(index: SeriesIndex, expected: Floats, log: Bools, resolution: float) -> Floats:
+    """What is below every tolerance: the order of a sum, one token's share, the digits of the file."""
     base = np.where(np.isfinite(expected), np.abs(expected), 0.0)
-    shown = np.where(log, resolution / np.where(base > 0, base, 1.0), resolution)
+    shown_digits = np.where(log, resolution / np.where(base > 0, base, 1.0), resolution)
     absolute = ROUNDING * np.maximum(base, index.natural) + index.floor
-    return np.asarray(np.where(log, ROUNDING, absolute) + shown, dtype=np.float64)
+    return np.asarray(np.where(log, ROUNDING, absolute) + shown_digits, dtype=np.float64)
 
 
 def _twins_of(baseline: Baseline, seed: int) -> Floats:
@@ -159,7 +170,60 @@ def _inexact(twins: Floats, expected: Floats) -> Bools:
     return np.asarray(apart.sum(axis=(0, 1)) * 2 > both.sum(axis=(0, 1)), dtype=np.bool_)
 
 
-def _without_twins(index: SeriesIndex, expected: Floats, log: Bools, *, identical: bool) -> Floats:
+def _from_twins(twins: Floats, expected: Floats, index: SeriesIndex, log: Bools) -> Floats:
+    """One standard deviation (steps, series) from the differences among the run and its twins."""
+    members = clamped(np.concatenate([expected[None], twins]), index, log)
+    power = 2.0 * np.nanvar(members, axis=0, ddof=1)
+    local, whole = np.sqrt(pooled(power, POOL)), np.sqrt(np.nanmean(power, axis=0))
+    both = np.isfinite(members[1:]) & np.isfinite(members[:1])
+    equal = (both & (members[1:] == members[:1])).sum(axis=(0, 1)) > OFTEN_EQUAL * both.sum(axis=(0, 1))
+    least = np.where(equal | (index.replay[0] == 0), whole, WHOLE * whole)
+    scale = np.fmax(np.fmax(local, least), _floor(index, expected, log, whole))
+    place = np.arange(len(expected))[:, None]
+    return np.asarray(few(len(twins)) * (1.0 + YOUNG / (1.0 + place) + place / AGE) * scale, dtype=np.float64)
+
+
+def _floor(index: SeriesIndex, expected: Floats, log: Bools, whole: Floats) -> Floats:
+    base = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+    size = np.where(log, 1.0, np.maximum(base.mean(axis=0), 1e-2 * index.natural))
+    typical = np.nanmedian((whole / size)[index.paired]) if index.paired.any() else np.nan
+    share = float(np.clip(TIGHT * np.nan_to_num(typical, nan=1.0), LEAST_FLOOR, FLOOR))
+    return share * np.where(log, 1.0, np.maximum(base, 1e-2 * index.natural))
+
+
+def few(twins: int) -> float:
+    """Widening with few twins: one shows a third of how replays part."""
+    missing = max(0, ENOUGH - twins) / (ENOUGH - 1)
+    return 1.0 + FEW * float(missing**0.7)
+
+
+def pooled(power: Floats, reach: int) -> Floats:
+    """Mean over so many steps to each side, shape (steps, series); NaN is left out."""
+    seen = np.isfinite(power)
+    sums = np.cumsum(np.concatenate([np.zeros((1, power.shape[1])), np.where(seen, power, 0.0)]), axis=0)
+    counts = np.cumsum(np.concatenate([np.zeros((1, power.shape[1])), seen]), axis=0)
+    place = np.arange(len(power))
+    first, last = np.maximum(place - reach, 0), np.minimum(place + reach + 1, len(power))
+    count = counts[last] - counts[first]
+    return np.where(count > 0, np.maximum(sums[last] - sums[first], 0.0) / np.maximum(count, 1), np.nan)
+
+
+def _without_twins(index: SeriesIndex, expected: Floats, log: Bools, *, identical: bool) -> tuple[Floats, Floats]:
+    """Unit and limits where there are no twins, or only bit-identical ones."""
+    flat = np.where(index.heavy[None], np.array(FLAT_HEAVY)[:, None], np.array(FLAT)[:, None])
+    tolerance = _tolerance(index, expected, log, identical=identical)
+    measured = np.isfinite(index.noise).all(axis=0) & ~identical
+    steps = (np.arange(len(expected)) + 1.0)[:, None]
+    early, late = index.noise
+    first, second = NOISE_STEPS
+    # Noise that was stated for ratios is one of levels here where the metric is not positive.
+    size = np.where(log | ~index.log, 1.0, np.where(np.isfinite(expected), np.abs(expected), 0.0) + index.abs)
+    noise = size * (early + np.maximum(0.0, steps - first) * (late - early) / (second - first))
+    noise = LONE * np.fmax(noise, LEAST_NOISE * tolerance / (1.0 + GROWTH * (steps - 1.0)))
+    return np.where(measured, noise, tolerance), np.where(measured, index.replay, flat)
+
+
+def _tolerance(index: SeriesIndex, expected: Floats, log: Bools, *, identical: bool) -> Floats:
     base = np.where(np.isfinite(expected), np.abs(expected), 0.0)
     if identical:
         absolute = np.where(log, IDENTICAL_REL, IDENTICAL_REL * base + IDENTICAL_ABS * index.natural)
@@ -169,25 +233,6 @@ def _without_twins(index: SeriesIndex, expected: Floats, log: Bools, *, identica
     return np.asarray(absolute * (1.0 + growth * np.arange(len(base)))[:, None], dtype=np.float64)
 
 
-def _from_twins(deviations: Floats, window: int = 1) -> Floats:
-    """Tolerance (steps, series) from signed deviations (twins, steps, series); of medians, they tell a window's share of numbers."""
-    twins, steps, series = deviations.shape
-    size = np.abs(deviations)
-    out = np.zeros((steps, series))
-    for place in range(steps):
-        first, last = max(0, place - BACK), min(steps, place + 2 + (place > 0) + place // AHEAD)
-        part = size[:, first:last].reshape(-1, series)
-        worst = np.nan_to_num(np.nanmax(part, axis=0), nan=0.0)
-        out[place] = _multiple(len(part) / window, twins) * _age(place) * worst
-    return out
-
-
-def _age(place: int) -> float:
-    """Factor for how long the replay has gone on: noise grows fastest right after the first updates, and parts for good late."""
-    young = YOUNG / place if place else 0.0
-    return 1.0 + young + place / LATE
-
-
-def _multiple(numbers: float, twins: int) -> float:
-    full = (1 + FEW_NUMBERS / np.sqrt(80)) * (1 + FEW_TWINS / 4)
-    return float(MULTIPLE * (1 + FEW_NUMBERS / np.sqrt(max(numbers, 1.0))) * (1 + FEW_TWINS / twins) / full)
+def drawn(pairing: Pairing) -> Floats:
+    """(series,): standard deviations at which a single step's band is drawn."""
+    return shown(pairing.limits)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under replay: a metric left the tolerance around the run that is replayed.
+"""Under replay: a metric left the course of the run that is replayed.
 
-Catches, at the step itself: a sudden departure (a metric that was quiet so far is out by a third more than its tolerance, or three
-metrics leave together) and a far one (7 tolerances). A metric that creeps over its tolerance must do so on 2 of 3 steps. A shift
-that stays is seen in the median over 3 or 7 steps, where single steps are noise. Metrics that single tokens decide count for half
-and never alone. Misses on purpose: deviations that grow as smoothly as a healthy replay's do.
+Judged is the lower median of its deviation over 1, 3, 5 and 10 steps, each against what healthy replays reach over so many steps
+(`compare.windows`): a jump alarms at its step, a small shift that stays within some. Metrics that single tokens decide are no evidence
+over one step or three. Misses on purpose: deviations that grow as healthy replays' do, and shifts within one standard deviation.
 Without twins, a run whose first steps were bit-identical has shown that it can be, and is held to rounding (`strictly`).
 After the weights have parted for a known reason (`since`), a series must depart from its own parted course instead.
-False alarms: see `sentinel evaluate`; the tolerances come from the twins.
+False alarms: see `sentinel evaluate`; the scale comes from the twins.
 """
 
 from __future__ import annotations
@@ -16,41 +15,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sentinel.core.catalogue import REPLAY_WINDOWS
 from sentinel.core.compare import Look
+from sentinel.core.compare.windows import MEMORY, lasting, pushed
 from sentinel.core.detect.base import band_of, brief, strongest
-from sentinel.core.frames import Bools, Floats, frozen, grown
+from sentinel.core.frames import Floats, frozen, grown
 from sentinel.records import Finding
 
-FAR = 7.0
-SUDDEN = 1.33
-JUMP = 3.0
-QUIET = 1 / 6
-"""Ratio up to which a series counts as quiet, whatever it did before."""
-TOGETHER = 3
-FADE = 0.8
-"""A series' largest ratio so far is forgotten by this factor a step."""
-HEAVY = 2.0
-BURSTY = 1.5
-"""Metrics that burst in healthy runs too count for two thirds at a single step."""
 RELEARN = 3
 """Steps after a parting that are looked at only to learn the new course."""
 PARTED = 8.0
-PROVEN = 2
-"""Bit-identical steps that prove a replay to be reproducible on this machine."""
-MEMORY = 6
-"""Deviations kept: the longest window less the step itself."""
+PROVEN, PROVEN_BESIDE_TWINS = 2, 3
+"""Bit-identical steps that prove a replay to be reproducible on this machine; more where twins say that it need not be."""
+STRICT_LIMITS = (1.0, 0.7, 0.7, 0.7)
+"""Limits over the windows in units of the strict tolerance."""
 
 
 @dataclass(frozen=True)
 class DepartureState:
-    """Memory of one run; columns are series."""
+    """Memory of one run; rows are series."""
 
     largest: Floats
-    """Largest ratio so far, fading (since the parting, if there was one, not fading)."""
-    lately: Floats
-    """Steps since the tolerance was last left; infinite: never."""
+    """Largest ratio of a single step since the parting; 0 before there was one."""
     recent: Floats
-    """(series, MEMORY) signed deviations, newest last; NaN: none."""
+    """(series, MEMORY): |deviation| of the last steps in standard deviations, newest last."""
     since: int | None = None
     """Step at which the weights are known to have parted from the replayed run's."""
     learned: int = 0
@@ -67,70 +55,66 @@ class DepartureDetector:
 
     def initial(self) -> DepartureState:
         """Nothing seen."""
-        return DepartureState(largest=np.zeros(0), lately=np.zeros(0), recent=np.zeros((0, MEMORY)))
+        return DepartureState(largest=np.zeros(0), recent=np.zeros((0, MEMORY)))
 
     def observe(self, state: DepartureState, look: Look) -> tuple[DepartureState, tuple[Finding, ...]]:
         """Judge one step; in other regimes, and at steps that the baseline does not have, the memory rests."""
-        index = look.frame.index
-        if look.regime != "replayed" or not look.sustained:
+        if look.regime != "replayed" or not len(look.limits):
             return state, ()
-        rows = len(look.ratio)
-        state = replace(
-            state,
-            largest=grown(state.largest, rows, 0.0),
-            lately=grown(state.lately, rows, np.inf),
-            recent=grown(state.recent, rows, np.nan),
-        )
-        weight = np.where(index.heavy, HEAVY, np.where(index.bursty, BURSTY, 1.0))
-        ratio = np.where(index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0) / weight
-        lasting = np.where(index.paired, _lasting(state, look), 0.0) / np.where(index.heavy, HEAVY, 1.0)
+        index, rows = look.frame.index, len(look.ratio)
+        state = replace(state, largest=grown(state.largest, rows, 0.0), recent=grown(state.recent, rows, 0.0))
+        now = np.where(index.paired, np.nan_to_num(np.abs(look.standard), nan=0.0, posinf=1e300), 0.0)
+        single = np.where(index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0)
+        window = np.zeros(rows, dtype=np.int64)
         if state.since is None:
-            alarms = _alarms(ratio, lasting, state, index.heavy)
+            course = np.concatenate([state.recent, now[:, None]], axis=1)
+            score, window = lasting(course, look.limits, REPLAY_WINDOWS)
+            alarms = score > 1.0
         else:
-            ratio, lasting = ratio / (1.0 + PARTED * _own_course(state, look)), np.zeros(rows)
-            alarms = (ratio > 1.0) & ~index.heavy if state.learned >= RELEARN else np.zeros(rows, dtype=np.bool_)
-        score = np.maximum(ratio, lasting)
-        after = _after(state, look, ratio)
-        return after, tuple(
-            _finding(look, row, float(score[row]), float(ratio[row])) for row in strongest(alarms, score)
+            score = single / (1.0 + PARTED * _own_course(state, look))
+            alarms = (score > 1.0) & ~index.heavy & (state.learned >= RELEARN)
+        found = tuple(
+            _finding(look, row, float(score[row]), REPLAY_WINDOWS[int(window[row])]) for row in strongest(alarms, score)
         )
+        return _after(state, look, now, single), found
 
 
 def parted(state: DepartureState, step: int) -> DepartureState:
     """The memory after the weights are known to have left the replayed run's at `step`."""
     return DepartureState(
-        largest=frozen(np.zeros_like(state.largest)),
-        lately=frozen(np.full_like(state.lately, np.inf)),
-        recent=frozen(np.full_like(state.recent, np.nan)),
-        since=step,
+        largest=frozen(np.zeros_like(state.largest)), recent=frozen(np.zeros_like(state.recent)), since=step
     )
 
 
 def strictly(state: DepartureState, look: Look) -> Look:
-    """Without twins: a run that was bit-identical for some steps is held to rounding, not to the catalogue's coarse tolerances.
+    """A run that was bit-identical for some steps is held to rounding, not to coarser tolerances of the catalogue or of its twins.
 
     Asked before any detector looks, so that localisation sees what moved by the same measure.
     """
-    if look.calibrated or state.identical < PROVEN or not look.sustained:
+    proven = PROVEN_BESIDE_TWINS if look.calibrated else PROVEN
+    if state.identical < proven or not len(look.limits):
         return look
     apart = look.deviation / look.strict
+    rows = look.frame.index.paired & ~look.frame.index.control & (np.abs(apart) > look.ratio)
     centre, reach = look.expected, np.abs(look.deviation) / np.maximum(np.abs(apart), 1e-300)
-    rows = look.frame.index.paired & np.isfinite(apart)
     return replace(
         look,
         ratio=np.where(rows, np.abs(apart), look.ratio),
         measured=np.where(rows, np.abs(apart), look.measured),
+        standard=np.where(rows, apart, look.standard),
+        limits=np.where(rows[None], np.array(STRICT_LIMITS)[:, None], look.limits),
         low=np.where(rows & (reach > 0), np.minimum(centre, centre - reach), look.low),
         high=np.where(rows & (reach > 0), np.maximum(centre, centre + reach), look.high),
     )
 
 
 def _identical(state: DepartureState, look: Look) -> int:
-    if state.identical < 0 or state.identical >= PROVEN:
+    if state.identical < 0 or state.identical >= PROVEN_BESIDE_TWINS:
         return state.identical
     rows = look.frame.index.paired & np.isfinite(look.deviation)
     same = bool(rows.any()) and not bool(look.deviation[rows].any())
-    return state.identical + 1 if same else -1
+    # Once proven it stays proven: what parts later is what is looked for.
+    return state.identical + 1 if same else (PROVEN if state.identical >= PROVEN and not look.calibrated else -1)
 
 
 def _own_course(state: DepartureState, look: Look) -> Floats:
@@ -140,58 +124,24 @@ def _own_course(state: DepartureState, look: Look) -> Floats:
     return np.maximum(state.largest, common)
 
 
-def _lasting(state: DepartureState, look: Look) -> Floats:
-    """Largest ratio of a median over the last steps to what such a median may be."""
-    out = np.zeros(len(look.ratio))
-    course = np.concatenate([state.recent, look.deviation[:, None]], axis=1)
-    for window, tolerance in look.sustained.items():
-        middle = np.median(course[:, course.shape[1] - window :], axis=1)
-        out = np.maximum(out, np.nan_to_num(np.abs(middle) / tolerance, nan=0.0, posinf=1e300))
-    return out
-
-
-def _alarms(ratio: Floats, lasting: Floats, state: DepartureState, heavy: Bools) -> Bools:
-    out = ratio > 1.0
-    stays = lasting > 1.0
-    nothing = np.zeros_like(out)
-    alarms = stays & ~heavy
-    if int(stays.sum()) >= TOGETHER:
-        alarms |= stays
-    if not out.any():
-        return alarms
-    jumped = out & (ratio > JUMP * np.maximum(state.largest, QUIET))
-    together = jumped if int(jumped.sum()) >= TOGETHER and bool((jumped & ~heavy).any()) else nothing
-    again = out & (state.lately <= 2.0)
-    alone = ~heavy & out & ((ratio > FAR) | (jumped & (ratio > SUDDEN)) | again)
-    backed = bool((out & ~heavy).any()) or int(out.sum()) >= TOGETHER
-    with_others = out & heavy & (again | (ratio > FAR)) if backed else nothing
-    return alarms | together | alone | with_others
-
-
-def _after(state: DepartureState, look: Look, ratio: Floats) -> DepartureState:
-    if state.since is None:
-        largest = np.maximum(FADE * state.largest, ratio)
-    else:
-        whole = np.where(look.frame.index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0)
-        largest = np.maximum(state.largest, whole)
+def _after(state: DepartureState, look: Look, now: Floats, single: Floats) -> DepartureState:
     return DepartureState(
-        largest=frozen(largest),
-        lately=frozen(np.where(ratio > 1.0, 1.0, state.lately + 1.0)),
-        recent=frozen(np.concatenate([state.recent[:, 1:], look.deviation[:, None]], axis=1)),
+        largest=state.largest if state.since is None else frozen(np.maximum(state.largest, single)),
+        recent=frozen(pushed(state.recent, now)),
         since=state.since,
         learned=state.learned + 1,
         identical=_identical(state, look),
     )
 
 
-def _finding(look: Look, row: int, score: float, ratio: float) -> Finding:
+def _finding(look: Look, row: int, score: float, window: int) -> Finding:
     frame = look.frame
     key, value, expected = frame.index.keys[row], float(frame.values[row]), float(look.expected[row])
     source = "what clean repeats show" if look.calibrated else "what is allowed without twins"
     how = (
         f"{brief(score)} times {source}"
-        if ratio >= score
-        else f"for several steps now by {brief(score)} times {source} over that time"
+        if window == 1
+        else f"for most of {window} steps by {brief(score)} times {source} over that time"
     )
     return Finding(
         detector="departure",

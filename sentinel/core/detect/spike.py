@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One step stands far out: of the seeds' band in a free run, of its own past where no baseline speaks.
 
-Two-sided unless the catalogue says which way is bad. Against seeds: the residual in standard deviations, threshold from what each seed
-scores against the others (at least 6); metrics that single tokens decide must do so on 2 of 3 steps. Against the own past: 12 mean
-absolute deviations of an exponentially weighted past of at least 8 steps, and half the level (a factor of 3 for gradient norms).
+Two-sided unless the catalogue says which way is bad. Against seeds: the deviation in standard deviations against what healthy runs reach
+at single steps (`compare.windows`), and never less than a seed itself did at any step; metrics that single tokens decide are the drift
+detector's. Against the own past: 12 mean absolute deviations of an exponentially weighted past of at least 8 steps, and half the level (a factor of 3 for gradient norms).
 Misses on purpose: what grows slowly (drift), and everything that happened before there was a past.
 """
 
@@ -35,8 +35,6 @@ class SpikeState:
     deviation: Floats
     """Exponentially weighted mean absolute deviation."""
     count: Floats
-    lately: Floats
-    """Steps since a heavy metric was last out of its band."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +45,23 @@ class SpikeDetector:
 
     def initial(self) -> SpikeState:
         """Nothing seen."""
-        return SpikeState(mean=np.zeros(0), deviation=np.zeros(0), count=np.zeros(0), lately=np.zeros(0))
+        return SpikeState(mean=np.zeros(0), deviation=np.zeros(0), count=np.zeros(0))
 
     def observe(self, state: SpikeState, look: Look) -> tuple[SpikeState, tuple[Finding, ...]]:
         """Judge one step."""
         rows = len(look.ratio)
         mean, deviation = grown(state.mean, rows, 0.0), grown(state.deviation, rows, 0.0)
-        count, lately = grown(state.count, rows, 0.0), grown(state.lately, rows, np.inf)
+        count = grown(state.count, rows, 0.0)
         index = look.frame.index
         out = _out_of_band(look)
-        again = ~index.heavy | (lately <= 2.0)
         values, log = _own_values(look.frame)
         gap = values - mean
         alone = index.banded & ~np.isfinite(look.ratio) & np.isfinite(values) & ~index.heavy & (count >= WARM_UP)
         limit = OWN * deviation + np.where(log, OWN_LOG, OWN_LEVEL * np.abs(mean) + OWN_FLOOR * index.natural)
         own = alone & (((gap > limit) & index.up) | ((gap < -limit) & index.down))
         after = _updated(values, mean, deviation, count, limit)
-        state = SpikeState(*after, lately=frozen(np.where(out, 1.0, lately + 1.0)))
-        found = [_against_seeds(look, row) for row in strongest(out & again, look.ratio)]
+        state = SpikeState(*after)
+        found = [_against_seeds(look, row) for row in strongest(out, look.ratio)]
         found += [
             _against_past(look.frame, row, float(mean[row]), float(limit[row]), bool(log[row]))
             for row in strongest(own, np.abs(gap) / limit)
@@ -76,8 +73,12 @@ def _out_of_band(look: Look) -> Bools:
     if look.regime != "free":
         return np.zeros(len(look.ratio), dtype=np.bool_)
     index = look.frame.index
-    side = ((look.residual > 0) & index.up) | ((look.residual < 0) & index.down)
-    return np.asarray((np.nan_to_num(look.ratio) > 1.0) & side, dtype=np.bool_)
+    side = ((look.standard > 0) & index.up) | ((look.standard < 0) & index.down)
+    if look.bands is None:
+        return np.zeros(len(side), dtype=np.bool_)
+    single, bound = look.limits[0] > 0, look.bands.bound
+    single[: len(bound)] |= look.frame.values[: len(bound)] > bound
+    return np.asarray((np.nan_to_num(look.ratio) > 1.0) & side & single, dtype=np.bool_)
 
 
 def _own_values(frame: SeriesFrame) -> tuple[Floats, Bools]:
@@ -108,7 +109,7 @@ def _against_seeds(look: Look, row: int) -> Finding:
     bands = look.bands
     seeds = 0 if bands is None else bands.seeds
     kept = "one seed, with a widened band" if seeds == 1 else f"{seeds} seeds"
-    sigmas = float(look.residual[row])
+    sigmas = float(look.standard[row])
     return Finding(
         detector="spike",
         metric=key,

@@ -2,7 +2,9 @@
 """Findings become incidents: opened at the first bad step, growing, closed after quiet steps, opened again when it returns.
 
 One root, one incident: while an incident is open, everything that goes wrong belongs to it, because a fault at step N moves every
-metric by N+1 (NaN in the update garbles the next rollouts). Only a first NaN opens an incident of its own beside a lesser one.
+metric by N+1 (NaN in the update garbles the next rollouts). Three things open an incident of their own beside a lesser one: a first
+NaN, a mismatch of what must be equal, and evidence that jumps far beyond all that the open incident has shown, some steps after it
+opened; so a weak alarm does not swallow a fault that begins meanwhile.
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ MILD = frozenset({"collapse", "self_inconsistent", "drift", "spike", "vanished"}
 CRITICAL_SCORE = 10.0
 MOST_FINDINGS = 60
 NOT_BACK = "did not come back"
+SETTLED_AFTER = 3
+"""Steps in which an incident's consequences may still unfold: an update at N is judged wherever it shows by N + 2."""
+JUMP = 8.0
+"""Factor over an incident's largest score from which evidence is of something else."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Tracked:
     """Steps in a row without a finding."""
     asked: bool = False
     """The question of a capture was settled: ordered, or refused for good."""
+    level: float = 0.0
+    """Largest score of a finding so far."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def filed(
     if home is None:
         incident = _opened(f"{run}:{len(docket) + 1}", run, step, findings, suspects())
         docket, changes = _passed(docket, step, None, settings)
-        return (*docket, Tracked(incident)), (*changes, Change(incident, "opened"))
+        return (*docket, Tracked(incident, level=_highest(findings))), (*changes, Change(incident, "opened"))
     grown, change = _merged(docket[home], step, findings)
     docket = (*docket[:home], grown, *docket[home + 1 :])
     docket, changes = _passed(docket, step, home, settings)
@@ -106,7 +114,7 @@ def _home(docket: Docket, step: int, findings: Sequence[Finding], settings: Inci
     if non_finite:
         open_places = [place for place in open_places if docket[place].incident.kind == "non_finite"]
     if open_places:
-        return open_places[-1]
+        return None if _another(docket[open_places[-1]], step, findings) else open_places[-1]
     for place in range(len(docket) - 1, -1, -1):
         old = docket[place].incident
         if old.closed_at_step is None or not 0 <= step - old.closed_at_step <= settings.reopen_within_steps:
@@ -114,6 +122,20 @@ def _home(docket: Docket, step: int, findings: Sequence[Finding], settings: Inci
         if _same_trouble(old, findings):
             return place
     return None
+
+
+def _another(tracked: Tracked, step: int, findings: Sequence[Finding]) -> bool:
+    """Whether findings are of another cause than the incident that is open."""
+    old = tracked.incident
+    if old.kind == "non_finite" or step - old.opened_at_step < SETTLED_AFTER:
+        return False
+    if old.kind != "mismatch" and any(finding.kind == "mismatch" for finding in findings):
+        return True
+    return _highest(findings) > JUMP * max(tracked.level, 1.0)
+
+
+def _highest(findings: Sequence[Finding]) -> float:
+    return max((finding.score for finding in findings if finding.score == finding.score), default=0.0)
 
 
 def _same_trouble(old: Incident, findings: Sequence[Finding]) -> bool:
@@ -161,11 +183,15 @@ def _merged(tracked: Tracked, step: int, findings: Sequence[Finding]) -> tuple[T
     )
     severity = "critical" if old.severity == "critical" else _severity(kind, kept)
     incident = replace(old, findings=kept, kind=kind, severity=severity, last_seen_step=max(old.last_seen_step, step))
+    level = max(tracked.level, _highest(findings))
     change = "grew" if len(kept) > len(old.findings) or severity != old.severity or kind != old.kind else ""
     if old.state == "closed":
-        incident = noted(replace(incident, state="open", closed_at_step=None), f"Came back at step {step}.")
+        lead = max(findings, key=lambda finding: (-_rank(finding.kind), finding.score))
+        because = f"{lead.because} It is back: it was first seen at step {old.opened_at_step}."
+        incident = replace(incident, state="open", closed_at_step=None, because=because)
+        incident = noted(incident, f"Came back at step {step}.")
         change = "opened"
-    return replace(tracked, incident=incident, quiet=0), change
+    return replace(tracked, incident=incident, quiet=0, level=level), change
 
 
 def _passed(

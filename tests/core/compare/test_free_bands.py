@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sentinel.core.compare import learn, learn_bands
-from sentinel.core.compare.free import CUSUM_CLIP, CUSUM_LIMIT, LONE_FACTOR, SPIKE, cusum_step, whitened
+from sentinel.core.compare.free import LONE_FACTOR, SEEN
 from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.records import Reading
 from tests.support.runs import a_reference
@@ -44,54 +44,33 @@ def test_the_centre_follows_a_trend_up_to_its_ends():
     np.testing.assert_allclose(learned.centre[:, 0], 0.02 * np.arange(1, 201), atol=0.03)
 
 
-def test_memory_of_the_residuals_is_learned_and_taken_out():
-    learned = bands(*[a_noisy_run(seed, phi=0.8) for seed in range(5)])
-
-    assert learned.phi[0] == pytest.approx(0.8, abs=0.12)
-
-
-def test_thresholds_are_never_below_the_nominal_ones():
+def test_the_limits_are_the_catalogues():
     learned = bands(*[a_noisy_run(seed, key="actor/entropy") for seed in range(5)])
 
-    assert learned.spike[0] >= SPIKE
-    assert learned.cusum[0] >= CUSUM_LIMIT
+    assert learned.limits[:, 0].tolist() == list(CATALOGUE.entry("actor/entropy").free_limits)
 
 
-def test_bursts_that_a_seed_shows_raise_the_threshold():
-    calm = bands(*[a_noisy_run(seed, key="actor/entropy") for seed in range(5)])
+def test_what_a_seed_did_itself_at_any_step_counts_at_every_step():
     wild = list(a_noisy_run(9, key="actor/entropy"))
     wild[50] = Reading(step=51, metrics={"actor/entropy": 20.0})
 
-    assert (
-        bands(*[a_noisy_run(seed, key="actor/entropy") for seed in range(4)], tuple(wild)).spike[0] > 2 * calm.spike[0]
-    )
+    learned = bands(*[a_noisy_run(seed, key="actor/entropy") for seed in range(4)], tuple(wild))
+
+    assert learned.seen[0, 0] == pytest.approx(SEEN * np.log(20.0), rel=0.2)
+    assert learned.seen[1, 0] < 1.0
+    assert learned.seen[2:, 0].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_white_residuals_have_no_memory_and_unit_variance():
-    rng, before, white = np.random.default_rng(3), np.array([np.nan]), []
-    state = rng.normal()
-    for _ in range(20_000):
-        state = 0.9 * state + np.sqrt(1 - 0.81) * rng.normal()
-        white.append(whitened(np.array([state]), before, np.array([0.9]))[0])
-        before = np.array([state])
+def test_the_scale_at_the_first_steps_is_wider():
+    learned = bands(*[a_noisy_run(seed) for seed in range(5)])
 
-    assert np.std(white) == pytest.approx(1.0, rel=0.03)
-    assert abs(np.corrcoef(white[1:], white[:-1])[0, 1]) < 0.03
+    assert learned.scale[0, 0] > 1.3 * learned.scale[5, 0]
 
 
-def test_the_cusum_takes_one_outlier_for_no_drift_and_rests_over_gaps():
-    high, low = cusum_step(np.zeros(1), np.zeros(1), np.array([1e9]))
-    rested = cusum_step(high, low, np.array([np.nan]))
+def test_prompts_that_all_seeds_share_are_fixed_and_one_seed_fixes_none():
+    same = [a_noisy_run(seed, steps=5, key="prompt_length/mean") for seed in (1, 1, 1)]
+    other = [a_noisy_run(seed, steps=5, key="prompt_length/mean") for seed in (1, 2, 3)]
 
-    assert high[0] == CUSUM_CLIP - 0.5
-    assert rested[0] == high
-
-
-def test_normal_residuals_hardly_ever_reach_the_limit():
-    rng = np.random.default_rng(4)
-    high, low, reached = np.zeros(500), np.zeros(500), 0
-    for _ in range(400):
-        high, low = cusum_step(high, low, rng.normal(size=500))
-        reached += int((np.maximum(high, low) > CUSUM_LIMIT).sum())
-
-    assert reached == 0
+    assert bands(*same).fixed.tolist() == [True]
+    assert bands(*other).fixed.tolist() == [False]
+    assert bands(same[0]).fixed.tolist() == [False]

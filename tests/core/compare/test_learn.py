@@ -98,4 +98,4 @@ def test_a_twin_is_held_against_the_seed_that_it_repeats():
     assert learn_pairing(baseline, 1).calibrated
     assert not learn_pairing(baseline, 0).calibrated
     row = baseline.index.rows["actor/entropy"]
-    assert learn_pairing(baseline, 1).tolerance[:, row].max() < 1e-3
+    assert learn_pairing(baseline, 1).unit[:, row].max() < 1e-3

@@ -34,7 +34,7 @@ FAULTS = {
     "mismatch": ("replayed", scaled("critic/score/mean", 2)),
     "departure": ("replayed", scaled("actor/entropy", 2)),
     "spike": ("free", scaled("actor/entropy", 5)),
-    "drift": ("free", scaled("actor/entropy", 1.06)),
+    "drift": ("free", scaled("actor/entropy", 1.12)),
     "limit": ("alone", replaced(training__rollout_probs_diff_mean=0.9)),
     "silence": ("alone", lambda metrics: {key: value for key, value in metrics.items() if key != "actor/entropy"}),
     "collapse": ("alone", replaced(actor__grad_norm=0.0)),
@@ -74,7 +74,7 @@ def test_it_finds_what_it_is_for_and_says_it_with_numbers(name):
     for finding in found:
         assert finding.detector == name
         assert finding.metric in finding.because
-        assert f"step {finding.step}" in finding.because or "since step" in finding.because
+        assert f"step {finding.step}" in finding.because or f"up to step {finding.step}" in finding.because
         assert finding.kind in RANK
         assert finding.stage in {*STAGES, UNKNOWN_STAGE}
 

@@ -135,7 +135,7 @@ def test_another_learning_rate_is_a_matter_of_configuration():
 def test_a_shift_that_stays_is_found_where_single_steps_are_noise():
     noisy = a_reference(RUN, twins=tuple(repeated(RUN, noise=1e-2, seed=seed) for seed in range(4)))
     calm, _ = watched(an_engine(), repeated(RUN, noise=1e-2, seed=33), noisy)
-    bad = changed(repeated(RUN, noise=1e-2, seed=33), at=8, change=scaled("actor/entropy", 1.12))
+    bad = changed(repeated(RUN, noise=1e-2, seed=33), at=8, change=scaled("actor/entropy", 1.2))
 
     state, _ = watched(an_engine(), bad, noisy)
 

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The statistic of both regimes: the lower median of |deviation| over the last few steps, in standard deviations of healthy runs.
+
+A shift that stays shows in a long window where single steps are noise, a jump in a short one at once, and one outlier in none but
+the shortest. No sign, no memory beyond the window and no model of autocorrelation is needed: what a healthy run's median reaches
+was measured for each metric and window (`replay` and `free` in the metric catalogue; `python -m bench.corpus limits` measures it).
+A limit of 0 means: over so few steps this metric is no evidence, because single tokens or rows decide it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sentinel.core.catalogue import FREE_WINDOWS, REPLAY_WINDOWS
+from sentinel.core.frames import Floats, Integers, SeriesIndex
+
+MEMORY = max(*FREE_WINDOWS, *REPLAY_WINDOWS) - 1
+"""Steps before the present one that the longest window reaches back to."""
+UNSHOWN = 5.0
+"""Where single steps are no evidence, a band is drawn at so many times the longest window's limit."""
+
+
+def lower_median(recent: Floats, window: int) -> Floats:
+    """Lower median over the last `window` columns of `recent`, shape (series, steps); absent values count as no deviation."""
+    last = recent[:, recent.shape[1] - window :]
+    middle = (window - 1) // 2
+    return np.asarray(np.partition(last, middle, axis=1)[:, middle], dtype=np.float64)
+
+
+def lasting(recent: Floats, limits: Floats, windows: tuple[int, ...]) -> tuple[Floats, Integers]:
+    """Largest ratio of a window's median to its limit, and that window's place; 0 where no window has a limit.
+
+    Args:
+        recent: |deviation| in standard deviations, shape (series, steps), newest last.
+        limits: shape (windows, series).
+        windows: lengths in steps.
+    """
+    ratios = np.zeros((len(windows), len(recent)))
+    for place, window in enumerate(windows):
+        judged = limits[place] > 0
+        ratios[place, judged] = lower_median(recent[judged], window) / limits[place, judged]
+    best = np.argmax(ratios, axis=0)
+    return np.take_along_axis(ratios, best[None], axis=0)[0], best
+
+
+def shown(limits: Floats) -> Floats:
+    """The limit of a single step, shape (series,); a substitute to draw where single steps are no evidence."""
+    return np.where(limits[0] > 0, limits[0], UNSHOWN * limits[-1])
+
+
+def pushed(recent: Floats, now: Floats) -> Floats:
+    """The memory of |deviation| with this step's at its end, shape (series, MEMORY); what is absent or not finite is 0 or huge."""
+    return np.concatenate([recent[:, recent.shape[1] - MEMORY + 1 :], now[:, None]], axis=1)
+
+
+def clamped(values: Floats, index: SeriesIndex, log: Floats) -> Floats:
+    """What deviations are taken of: logarithms where `log` says so, never of less than a ten-thousandth of the natural size."""
+    least = 1e-4 * index.natural
+    safe = np.where(np.isfinite(values), values, np.nan)
+    return np.asarray(np.where(log, np.log(np.maximum(safe, least)), safe), dtype=np.float64)
