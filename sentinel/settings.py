@@ -39,6 +39,8 @@ class TrainerSettings:
 
     min_free_bytes: int = 268435456
     """Free space that a dump folder must have, beyond what the dump is expected to take."""
+    keep_dump_bytes: int = 53687091200
+    """Room for all dumps of a run; beyond it the oldest and least informative go, an open incident's never."""
     flight_recorder_bytes: int = 0
     """Memory of each worker for the last inputs of its stages without side effects, so that one can be run again; 0: nothing is kept."""
 

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from sentinel.core.report import render
-from sentinel.daemon import captured, entries, report_files
+from sentinel.daemon import captured, dump_keeping, entries, report_files
 from sentinel.daemon.chores import Chores
 from sentinel.daemon.run_watch import RunWatch
 from sentinel.records import AskTriage, IncidentChanged, TriageArrived
@@ -49,6 +49,10 @@ class Deeds:
                 # First the alert: people wait for it; the page shows the incident from memory meanwhile.
                 self._announce(watch, effect.incident.id, effect.change)
                 self._write(watch, effect.incident.id)
+
+    def received(self, watch: RunWatch, capture: str) -> None:
+        """A receipt came: keep what is known around the dump, and room for the next."""
+        self._chores.do(("keep", capture), self._keep, watch.run, capture)
 
     def resume(self, watch: RunWatch) -> None:
         """After a restart: ask again for what was not answered before."""
@@ -92,6 +96,21 @@ class Deeds:
     def _triage(self, run: str, ask: AskTriage, golden: captured.Golden) -> None:
         triage = captured.triage(ask, golden)
         self._watchdog.tell(run, TriageArrived(ask.incident, ask.capture, triage, self._watchdog.clock()))
+        # By now the step's own metrics have come, too.
+        self._chores.do(("keep", ask.capture), self._keep, run, ask.capture)
+
+    def _keep(self, run: str, capture: str) -> None:
+        material = self._watchdog.with_watch(run, lambda watch: dump_keeping.gather(watch, capture))
+        if material is None:
+            return
+        dump_keeping.write(material)
+        doomed, needed = self._watchdog.with_watch(
+            run, lambda watch: dump_keeping.forgettable(watch, watch.prepared.plan.keep_dump_bytes)
+        )
+        gone = dump_keeping.forget(doomed, needed)
+        if gone:
+            said = f"{len(gone)} dumps were deleted to stay below trainer.keep_dump_bytes, the last {gone[-1]}"
+            self._watchdog.with_watch(run, lambda watch: watch.remarks.update(dumps_deleted=said))
 
     def _write(self, watch: RunWatch, incident: str) -> None:
         self._chores.do(("report", incident), self._report, watch.run, incident)

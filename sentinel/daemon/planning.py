@@ -54,6 +54,7 @@ class Plan:
     """Absolute folder that the run's dumps go to."""
     min_free_bytes: int = 268435456
     flight_recorder_bytes: int = 0
+    keep_dump_bytes: int = 53687091200
     signature: str = ""
     """Changes when the settings or the baseline's file change."""
     remarks: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class Planner:
             dump_root=self._dump_root(run, chosen),
             min_free_bytes=chosen.trainer.min_free_bytes,
             flight_recorder_bytes=chosen.trainer.flight_recorder_bytes,
+            keep_dump_bytes=chosen.trainer.keep_dump_bytes,
             signature=_signature(config, chosen.baseline),
             remarks=remarks,
         )

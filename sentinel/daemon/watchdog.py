@@ -243,6 +243,7 @@ class Watchdog:
             effects = watch.step(process, record)
         elif isinstance(record, protocol.Receipted):
             effects = watch.tell(CaptureReported(record.capture, record.receipt, record.at), session)
+            self.deeds.received(watch, record.capture)
         elif isinstance(record, protocol.Said):
             effects = watch.tell(WorkerSaid(record.code, record.text, record.at), session)
         elif isinstance(record, protocol.Described):

@@ -30,7 +30,7 @@ def describe_worker(actor: Any) -> dict[str, Any]:
     """Return rank, host, versions, variables and seeds of a worker process."""
     answer: dict[str, Any] = {"rank": -1, "host": socket.gethostname(), "seeds": dict(SEEDING.said)}
     failure = attempt(lambda: answer.update(rank=rank_of(actor)))
-    attempt(lambda: answer.update(parameters=parameters_of(actor)))
+    attempt(lambda: answer.update(parameters=parameters_of(actor), dtypes=dtypes_of(actor)))
     failure = attempt(lambda: answer.update(_of_process())) or failure
     return answer if failure is None else {**answer, "error": f"{type(failure).__name__}: {failure}"}
 
@@ -39,6 +39,19 @@ def parameters_of(actor: Any) -> int:
     """Return the parameters of this process's largest model; a sharded one counts whole where its parameters know it."""
     sizes = [sum(int(p.numel()) for chunk in chunks_of(t.model) for p in chunk.parameters()) for t in targets_of(actor)]
     return max(sizes, default=0)
+
+
+def dtypes_of(actor: Any) -> dict[str, str]:
+    """Return the dtype and device of each stage's parameters, as `bfloat16 on npu:0`; several with commas between."""
+    found: dict[str, str] = {}
+    for target in targets_of(actor):
+        kinds = {
+            f"{str(p.dtype).removeprefix('torch.')} on {p.device}"
+            for c in chunks_of(target.model)
+            for p in c.parameters()
+        }
+        found[target.stage] = ", ".join(sorted(kinds))
+    return found
 
 
 def _of_process() -> dict[str, Any]:

@@ -154,8 +154,18 @@ class Driver:
 
 
 def _from_config(config: Any) -> dict[str, Any]:
-    trainer = config.trainer
+    trainer, actor = config.trainer, config.actor_rollout_ref.actor
+    topology = {
+        "nodes": int(trainer.get("nnodes", 0) or 0),
+        "devices_a_node": int(trainer.get("n_gpus_per_node", 0) or 0),
+        "device": str(trainer.get("device", "") or ""),
+        "strategy": str(actor.get("strategy", "") or ""),
+        "rollout": str(config.actor_rollout_ref.rollout.get("name", "") or ""),
+    }
     return {
+        "topology": topology,
+        "checkpoint_dir": os.path.abspath(str(trainer.get("default_local_dir", "") or "")),
+        "save_freq": int(trainer.get("save_freq", -1) or -1),
         "project": str(trainer.project_name),
         "experiment": str(trainer.experiment_name),
         "rollout_data_dir": str(trainer.get("rollout_data_dir", None) or ""),
