@@ -96,6 +96,7 @@ def test_dumps_beyond_the_room_go_once_their_incident_is_closed(tmp_path):
     world.settle()
 
     assert not any(path.exists() for path in there)
+    trainer.send()
     assert any(warning.startswith("dumps_deleted: 1 dumps were deleted") for warning in shown(world).warnings)
     world.stop()
 
