@@ -16,6 +16,7 @@ from tests.support import dashboards
 from tests.support.monitoring import Prometheus, report
 from tests.support.watching import Clock, World
 
+HOSTILE = 'x"} 1\n# {a="<b>\\\\'
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 
@@ -56,6 +57,9 @@ def tell_the_story(world, prometheus):
     for trainer in (faulty, calm, alone):
         report(trainer, 1, 7)
         trainer.send({"t": "health", **health})
+    hostile = world.trainer(HOSTILE, "s9")
+    report(hostile, 1, 7)
+    report(hostile, 8, actor__grad_norm=float("nan"))
     scraped(prometheus, 7)
     report(faulty, 8, actor__grad_norm=50.0)
     faulty.send({"t": "said", "at": time.time(), "code": "out_of_memory", "text": "a worker ran out of memory"})
@@ -133,6 +137,19 @@ def test_an_incident_can_be_found_from_its_counter(prometheus):
     found = prometheus.ask("query_exemplars", query='sentinel_incidents_total{run="faulty"}', start=now - 300, end=now)
 
     assert {e["labels"]["incident"] for series in found for e in series["exemplars"]} >= {"faulty:1"}
+
+
+def test_a_hostile_name_does_not_keep_prometheus_from_reading_the_page(prometheus):
+    """Quotes, braces and a line break, also in the exemplar of its incident."""
+    now = time.time()
+    found = prometheus.query("sum by (run) (sentinel_incidents_total) > 0")
+    kept = prometheus.ask("query_exemplars", query="sentinel_incidents_total", start=now - 300, end=now)
+    name = " ".join(HOSTILE.split())
+
+    assert name in {series["metric"]["run"] for series in found}
+    # Prometheus keeps an exemplar's label as it is written.
+    written = f"{name}:1".replace("\\", "\\\\").replace('"', '\\"')
+    assert written in {e["labels"]["incident"] for series in kept for e in series["exemplars"]}
 
 
 @pytest.mark.parametrize("board", dashboards.BOARDS)

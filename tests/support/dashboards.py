@@ -42,12 +42,17 @@ def label_of(query):
     return re.fullmatch(r"label_values\((.*), *(\w+)\)", query).groups()
 
 
+def _quoted(text):
+    """For a regular expression of Prometheus, which knows no other escapes than these."""
+    return re.sub(r"[\\.+*?()|\[\]{}^$]", r"\\\g<0>", text)
+
+
 def filled(expression, values):
     """The expression with intervals and variables put in; several values become an alternative."""
     for name, text in INTERVALS.items():
         expression = expression.replace(name, text)
     for name, found in values.items():
-        text = found[0] if len(found) == 1 else "(" + "|".join(map(re.escape, found)) + ")"
-        text = re.sub(r"\\(.)", r"\\\\\1", text)
+        text = found[0] if len(found) == 1 else "(" + "|".join(map(_quoted, found)) + ")"
+        text = re.sub(r"\\(.)", r"\\\\\1", text).replace('"', '\\"')
         expression = re.sub(rf"\$(?:{name}\b|{{{name}}})", lambda _, text=text: text, expression)
     return expression
