@@ -53,6 +53,6 @@ def filled(expression, values):
         expression = expression.replace(name, text)
     for name, found in values.items():
         text = found[0] if len(found) == 1 else "(" + "|".join(map(_quoted, found)) + ")"
-        text = re.sub(r"\\(.)", r"\\\\\1", text).replace('"', '\\"')
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
         expression = re.sub(rf"\$(?:{name}\b|{{{name}}})", lambda _, text=text: text, expression)
     return expression
