@@ -153,21 +153,66 @@ def restart(home: Path) -> list[dict]:
 
 
 def idle() -> list[dict]:
-    """Memory and time of a daemon that waits, in a process of its own."""
-    code = "import time, tempfile; from sentinel.daemon.house import House; house = House(f'home: {tempfile.mkdtemp()}\\nhttp: {{port: 0}}'); print(1, flush=True); time.sleep(60)"
+    """Memory and time of a daemon that waits: in a process of its own, and as Ray's actor beside an empty actor."""
+    code = "import time, tempfile; from sentinel.daemon.house import House; house = House(f'home: {tempfile.mkdtemp()}\\nhttp: {{port: 0}}'); print(1, flush=True); time.sleep(120)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
-    seen = psutil.Process(process.pid)
-    before = seen.cpu_times()
-    time.sleep(10)
-    after = seen.cpu_times()
-    share = (after.user + after.system - before.user - before.system) / 10 * 100
-    memory = seen.memory_info().rss / 1e6
+    memory, share = waited(process.pid)
     process.kill()
     process.wait()
     process.stdout.close()
     return [
-        {"name": "idle daemon without Ray: memory", "value": memory, "unit": "MB", "limit": 150.0},
+        {"name": "idle daemon without Ray: memory", "value": memory, "unit": "MB", "limit": None},
         {"name": "idle daemon without Ray: share of a core", "value": share, "unit": "%", "limit": 1.0},
+        *idle_in_ray(),
     ]
+
+
+def idle_in_ray() -> list[dict]:
+    """The same of the actor. An empty one that answered once has loaded what Ray loads by itself: pydantic, starlette, pyarrow."""
+    import logging
+    import os
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    from sentinel.daemon import ray_actor
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        with tempfile.TemporaryDirectory(prefix="sentinel-bench-") as home:
+            daemon = ray_actor.connect_or_start(f"home: {home}\nhttp: {{port: 0}}\n", by_hand=True)
+            empty = ray.remote(num_cpus=0)(_Empty).remote()
+            ray.get(empty.pid.remote())  # what is loaded with the first answer counts
+            pids = [ray.get(daemon.query.remote("status"))["pid"], ray.get(empty.pid.remote())]
+            (memory, share), (bare, _) = map(waited, pids)
+            ray.get(daemon.shut_down.remote())
+            ray.kill(daemon, no_restart=True)
+    finally:
+        ray.shutdown()
+    return [
+        {"name": "idle daemon in Ray: memory", "value": memory, "unit": "MB", "limit": 150.0},
+        {"name": "empty Ray actor: memory", "value": bare, "unit": "MB", "limit": None},
+        {"name": "idle daemon in Ray: share of a core", "value": share, "unit": "%", "limit": 1.0},
+    ]
+
+
+class _Empty:
+    """Nothing but what Ray brings."""
+
+    def pid(self) -> int:
+        import os
+
+        return os.getpid()
+
+
+def waited(pid: int) -> tuple[float, float]:
+    """MB of memory (resident) and percent of a core over 20 s, after 5 s of rest."""
+    seen = psutil.Process(pid)
+    time.sleep(5)
+    before = seen.cpu_times()
+    time.sleep(20)
+    after = seen.cpu_times()
+    share = (after.user + after.system - before.user - before.system) / 20 * 100
+    return seen.memory_info().rss / 1e6, share
