@@ -205,6 +205,17 @@ class TrainerDescribed:
     at_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class EvidenceFound:
+    """A part outside the engine found something about the run: its rollout text, or a replay that did not happen."""
+
+    finding: Finding
+    suspects: tuple[Suspect, ...]
+    notes: tuple[str, ...] = ()
+    """What to do next, for the incident."""
+    at_seconds: float = 0.0
+
+
 Event = (
     StepReported
     | CaptureReported
@@ -215,6 +226,7 @@ Event = (
     | TrainerLeft
     | TrainerDescribed
     | WorkerSaid
+    | EvidenceFound
 )
 
 

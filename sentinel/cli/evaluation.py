@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentinel.cli import output
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verb."""
     parser = subparsers.add_parser("evaluate", help="score the engine on runs whose faults are known")
-    parser.add_argument("corpus", metavar="CORPUS", help="directory with corpus.json and runs.parquet")
+    parser.add_argument(
+        "corpus",
+        metavar="CORPUS",
+        help="directory with corpus.json and runs.parquet, or a labelled set of rollout text (.jsonl, .jsonl.gz)",
+    )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per CPU)")
     parser.add_argument("--regime", choices=("replayed", "free"), help="only the groups of this regime")
     parser.add_argument("--without-twins", action="store_true", help="leave the twins out of each reference")
@@ -35,6 +40,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_evaluate(args: argparse.Namespace) -> int:
     """Print the score; 0 whatever it is: a score is an answer, not a fault."""
+    if Path(args.corpus).is_file():
+        return _evaluate_texts(args)
     from sentinel.cli.progress import Progress
     from sentinel.cli.scoring import Options, evaluate
     from sentinel.storage.corpus import read_corpus
@@ -50,6 +57,15 @@ def run_evaluate(args: argparse.Namespace) -> int:
         evaluation = evaluate(read_corpus(args.corpus), options, progress.says)
     document = to_plain(evaluation, details=args.details)
     output.emit(args, document, lambda console: show(evaluation, console))
+    return 0
+
+
+def _evaluate_texts(args: argparse.Namespace) -> int:
+    from sentinel.cli.text_scoring import score_texts, show_texts
+    from sentinel.storage.text_set import read_text_set
+
+    text = score_texts(read_text_set(args.corpus))
+    output.emit(args, {"rows": [], "references": [], "text": text}, lambda console: show_texts(text, console))
     return 0
 
 

@@ -26,6 +26,7 @@ EVENT_KINDS: Mapping[str, type[Any]] = {
     "left": records.TrainerLeft,
     "trainer": records.TrainerDescribed,
     "said": records.WorkerSaid,
+    "evidence": records.EvidenceFound,
 }
 """Kind of entry -> type of event. `capture` is a kind that the journal flushes to the disk."""
 

@@ -17,6 +17,7 @@ from sentinel.daemon.alignment import Description
 from sentinel.daemon.announcing import Announcements
 from sentinel.daemon.planning import Config
 from sentinel.daemon.protocol import bounded
+from sentinel.daemon.rollout_state import Following
 from sentinel.daemon.salvage import salvage
 from sentinel.daemon.sessions import Sessions
 from sentinel.records import (
@@ -68,12 +69,15 @@ class RunWatch:
         self.asked: dict[str, AskTriage] = {}
         """Triage that was asked for and has not come back, by capture."""
         self.announcements = Announcements()
+        self.following = Following()
+        """What was read of the run's rollouts."""
         self.finished = False
         self._planner = planner
         kept = keeper.take()
         self._prepared, self._signature = self._plan_first(kept)
         self.state: WatchState = self._initial()
         self._restore(kept)
+        self.following.seen_before = self.state.last_step is not None
         self.sessions.spare(now)
         self._heard_at = now
         """When a step came last in this process's life: what was before is nobody's silence."""
@@ -157,6 +161,7 @@ class RunWatch:
     def _welcome(self, session: str, facts: Mapping[str, Any], plan: Plan, now: float) -> None:
         self.sessions.greet(session, facts, now).ended = False
         self.facts = facts
+        self.following = Following()
         self.finished = False
         if plan.signature == self._signature:
             return

@@ -13,7 +13,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from sentinel.daemon import alignment, captured, deeds, protocol
+from sentinel.daemon import alignment, captured, deeds, protocol, rollout_following
 from sentinel.daemon.clock import dated, steady_clock
 from sentinel.daemon.diary import Diary, told
 from sentinel.daemon.journaling import Keeper
@@ -108,6 +108,7 @@ class Watchdog:
             for watch in self._watches.values():
                 if not watch.finished:
                     self._carry_out(watch, watch.pass_time(now))
+                    self._follow(watch)
                     self._show(watch)
         self._tell_faults()
 
@@ -241,6 +242,7 @@ class Watchdog:
             effects = captured.tell_of_trainer(watch, record.at or now)
         elif isinstance(record, protocol.Stepped):
             effects = watch.step(process, record)
+            self._follow(watch)
         elif isinstance(record, protocol.Receipted):
             effects = watch.tell(CaptureReported(record.capture, record.receipt, record.at), session)
             self.deeds.received(watch, record.capture)
@@ -270,6 +272,10 @@ class Watchdog:
                 self.diary.write("fault", level="error", why=fault)
         self._faults_told = frozenset(faults)
 
+    def _follow(self, watch: RunWatch) -> None:
+        """Read what the run generated, beside the watch."""
+        self.deeds.beside(("rollouts", watch.run), rollout_following.follow, self, watch.run)
+
     def _align(self, watch: RunWatch) -> None:
         """Compare what a run said of itself with its baseline, beside the watch."""
         self.deeds.beside(("align", watch.run), alignment.align, self, watch.run)
@@ -279,6 +285,7 @@ class Watchdog:
             watch.sessions.end(watch.sessions.current)
         self.diary.write("left", run=watch.run, finished=finished)
         self._carry_out(watch, watch.tell(TrainerLeft(finished=finished, at_seconds=at), session))
+        self._follow(watch)
         self.deeds.save(watch.run)
 
     def _reply(self, watch: RunWatch, told: protocol.Message) -> dict[str, Any]:

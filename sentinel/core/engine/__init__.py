@@ -17,6 +17,7 @@ import numpy as np
 from sentinel.core.catalogue import Catalogue
 from sentinel.core.compare import Recognition
 from sentinel.core.engine.captures import Outcome, on_cancel, on_described, on_receipt, on_request, on_triage
+from sentinel.core.engine.evidence import on_evidence
 from sentinel.core.engine.judge import on_step
 from sentinel.core.engine.persist import from_plain, to_plain
 from sentinel.core.engine.show import charts_of, snapshot_of
@@ -29,6 +30,7 @@ from sentinel.records import (
     CaptureRequested,
     Chart,
     Event,
+    EvidenceFound,
     Reference,
     RunSnapshot,
     StepReported,
@@ -86,6 +88,8 @@ class Engine:
                 outcome = on_leave(state, event)
             case WorkerSaid():
                 outcome = on_said(state, event, self.settings)
+            case EvidenceFound():
+                outcome = on_evidence(state, event, self.settings)
         return outcome
 
     def snapshot(self, state: WatchState) -> RunSnapshot:

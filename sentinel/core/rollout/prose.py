@@ -19,16 +19,25 @@ from sentinel.core.rollout.function_words import CONTEXT_FREE, ENGLISH, FUNCTION
 from sentinel.core.rollout.scripts import COMPATIBLE, script_of
 
 _WORD = re.compile(r"[^\W\d_]+")
+_ASCII_WORD = re.compile(r"[a-z]+")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _HARD = re.compile(r"[\n\r:;：；，,、。|()（）/=→\-]+")
 _ODD = re.compile(r"(?<![^\s])[.\-_@$%&#/\\=>:<\]})(]+\w|[a-z][A-Z]|\w[\]})(;\"]+[\w({\[]|\w_\w")
 """Marks of torn code: signs stuck to a word's front, a capital inside a word, brackets between letters."""
 
-_SOUP_WORDS, _SOUP_SHARE = 20, 0.86
+_SOUP_WORDS, _SOUP_SHARE, _SOUP_HINT = 20, 0.86, 0.55
+_SMALL_ONLY = re.compile(f"(?:{'|'.join(sorted(ENGLISH, key=len, reverse=True))})+")
+"""Small words, also where no blank stands between them."""
+_GLUED = re.compile(
+    r"[A-Za-zÀ-ɏ][\u0370-\u10ff\u1200-\u1fff]|[\u0370-\u10ff\u1200-\u1fff][A-Za-zÀ-ɏ\u3400-\u9fff]|[\u3400-\u9fff][\u0370-\u10ff\u1200-\u1fff]"
+)
+"""Two scripts inside one word, but for those that live together (Latin beside Han, Kana or Hangul)."""
 _SALAD_WORDS, _SALAD_SHARE = 14, 0.07
+_TORN, _TORN_STRICT = 0.04, 0.12
 _HAN_LEAST, _HAN_SHARE, _HAN_SOUP = 30, 0.045, 0.62
 _FOREIGN_WORDS, _FOREIGN_SHARE = 6, 0.15
-_NOISE_CHARACTERS, _NOISE_CHANGES, _NOISE_SIGNS = 48, 0.52, 0.14
+_MANY_SCRIPTS, _MANY_WORDS, _MANY_CHANGES = 4, 8, 0.6
+_NOISE_CHARACTERS, _NOISE_CHANGES, _NOISE_SIGNS, _NOISE_CAPITALS = 48, 0.48, 0.16, 0.2
 _SIGNS_CHARACTERS, _SIGNS_LETTERS = 80, 0.12
 _PROSE_LINE = 9
 
@@ -50,7 +59,8 @@ class Words:
     @staticmethod
     def of(text: str) -> Words:
         """Split a text."""
-        return Words(text=text, all=_WORD.findall(text.lower()), ascii=text.isascii())
+        plain = text.isascii()
+        return Words(text=text, all=(_ASCII_WORD if plain else _WORD).findall(text.lower()), ascii=plain)
 
 
 def soup(words: Words) -> str | None:
@@ -58,6 +68,8 @@ def soup(words: Words) -> str | None:
     long = [word for word in words.all if len(word) > 1] if words.ascii else ()
     if len(long) >= _SOUP_WORDS:
         small = sum(map(ENGLISH.__contains__, long))
+        if _SOUP_HINT * len(long) <= small < _SOUP_SHARE * len(long):
+            small = sum(_SMALL_ONLY.fullmatch(word) is not None for word in long)
         if small >= _SOUP_SHARE * len(long):
             return f"{small} of {len(long)} words are the smallest of the language, with nothing between them"
     if words.ascii:
@@ -73,26 +85,44 @@ def mixed_scripts(words: Words) -> str | None:
     """Why the scripts change as they do in no language; None if they do not."""
     if words.ascii:
         return None
-    foreign, pairs, met = 0, 0, set()
-    for segment in _HARD.split(words.text):
-        scripts = [script_of(word) for word in _pieces(segment)]
-        met.update(scripts)
-        for left, right in pairwise(scripts):
-            pairs += 1
-            foreign += left != right and not {left, right} <= COMPATIBLE
-    met.discard("other")
-    if len(met) >= 3 and pairs >= _FOREIGN_WORDS and foreign >= max(3, _FOREIGN_SHARE * pairs):
+    scripts = [script_of(word) for word in words.all]
+    met = {script for script in scripts if script != "other"}
+    if len(met) < 3:
+        return None
+    glued = len(_GLUED.findall(words.text))
+    if glued >= max(2, 0.05 * len(words.all)):
+        return f"{glued} words change their script in the middle"
+    foreign, pairs = _foreign(words.text)
+    if pairs >= _FOREIGN_WORDS and foreign >= max(3, _FOREIGN_SHARE * pairs):
         return f"{len(met)} scripts change {foreign} times within {pairs + 1} words ({', '.join(sorted(met)[:5])})"
+    changes = sum(left != right for left, right in pairwise(scripts))
+    many = len(met) >= _MANY_SCRIPTS and len(scripts) >= _MANY_WORDS
+    if many and changes >= _MANY_CHANGES * len(scripts) and 2 * scripts.count("latin") <= len(scripts):
+        return f"{len(met)} scripts in {len(scripts)} words, another one with nearly every word"
     return None
 
 
-def salad(words: Words) -> str | None:
-    """Why these words hang together by nothing; None if they do, or if it is a list, a table or code."""
+def _foreign(text: str) -> tuple[int, int]:
+    """How often the script changes between neighbours that no separator parts, and how many neighbours there are."""
+    foreign = pairs = 0
+    for segment in _HARD.split(text):
+        scripts = [script_of(word) for word in _WORD.findall(segment)]
+        for left, right in pairwise(scripts):
+            pairs += 1
+            foreign += left != right and not {left, right} <= COMPATIBLE
+    return foreign, pairs
+
+
+def salad(words: Words, *, strict: bool = False) -> str | None:
+    """Why these words hang together by nothing; None if they do, or if it is a list, a table or code.
+
+    `strict`: of a part of a text, which needs more evidence: torn code as well.
+    """
     lines = [line.split() for line in words.text.split("\n")]
     prose = [token for line in lines if len(line) >= _PROSE_LINE for token in line]
     letters = [word for word in words.all if len(word) > 1]
     if len(prose) >= _SALAD_WORDS and len(letters) >= _SALAD_WORDS and 2 * len(prose) >= sum(map(len, lines)):
-        return _latin_salad(words, prose, letters)
+        return _latin_salad(words, prose, letters, _TORN_STRICT if strict else _TORN)
     return None if words.ascii else _han_salad(words)
 
 
@@ -104,7 +134,8 @@ def noise(text: str) -> str | None:
     signs = classes.count(4)
     if visible >= _NOISE_CHARACTERS and signs >= _NOISE_SIGNS * visible:
         changes = len(_CHANGE.findall(classes))
-        if changes >= _NOISE_CHANGES * visible and visible - signs >= 0.3 * visible:
+        small, capital = classes.count(0), classes.count(1)
+        if changes >= _NOISE_CHANGES * visible and min(small, capital) >= _NOISE_CAPITALS * (small + capital) > 6:
             return f"letters, digits and signs change places {changes} times within {visible} characters"
     if visible >= _SIGNS_CHARACTERS and visible - signs <= _SIGNS_LETTERS * visible and _varied(text):
         return f"{signs} of {visible} characters are signs"
@@ -118,11 +149,6 @@ def _varied(text: str) -> bool:
     return len(pairs) >= 0.35 * len(signs) or (len(set(signs)) >= 5 and len(pairs) >= 0.12 * len(signs))
 
 
-def _pieces(segment: str) -> list[str]:
-    """Words of a segment; a change between Han and other letters inside one word is no change here."""
-    return _WORD.findall(segment)
-
-
 def _plain(word: str) -> str:
     """A Latin word without the marks over its letters."""
     if word.isascii():
@@ -130,7 +156,7 @@ def _plain(word: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c))
 
 
-def _latin_salad(words: Words, prose: list[str], letters: list[str]) -> str | None:
+def _latin_salad(words: Words, prose: list[str], letters: list[str], torn: float) -> str | None:
     small = sum(map(FUNCTION_WORDS.__contains__, words.all))
     if small > _SALAD_SHARE * len(letters):
         return None
@@ -147,7 +173,7 @@ def _latin_salad(words: Words, prose: list[str], letters: list[str]) -> str | No
         return None
     odd = len(_ODD.findall(words.text))
     distinct = len(set(letters)) / len(letters)
-    if distinct < 0.6 or (odd < 0.04 * len(prose) and len(letters) < 2 * _SALAD_WORDS):
+    if distinct < 0.6 or (odd < torn * len(prose) and (torn == _TORN_STRICT or len(letters) < 2 * _SALAD_WORDS)):
         return None
     return f"{small} small words among {len(letters)}: nothing holds them together"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sentinel.core.rollout.loops import RULE_CHARACTERS, TIGHT, longest_run, loop_at_end, tightness
+from sentinel.core.rollout.loops import RULE_CHARACTERS, TIGHT, counting_loop, longest_run, loop_at_end, tightness
 from sentinel.core.rollout.prose import Words, mixed_scripts, noise, salad, soup
 
 OK, GARBLED, REPETITIVE, EMPTY = "ok", "garbled", "repetitive", "empty"
@@ -21,12 +21,11 @@ LABELS = (OK, GARBLED, REPETITIVE, EMPTY)
 _MARKER = re.compile(
     r"<\|[\w .-]{1,40}\|>|</?s>|<(?:eos|bos|pad|end_of_turn|start_of_turn)>|\[(?:PAD|CLS|SEP)\]|<｜[^｜\n]{1,40}｜>|</?think>"
 )
-_UNREADABLE = re.compile(
-    r"[\ufffd\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff]|<unk>|[ÃÂâåæçð][\x80-\xbf‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ€]"
-)
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
+_MOJIBAKE = re.compile(r"[ÃÂâåæçð][\x80-\xbf‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ€]")
 _BLANK = re.compile(r"[\u200b-\u200f\u2060\ufeff\u00ad]")
 _WINDOW = 6000
-_RUN, _RUN_SHARE, _RUN_AT_END = 24, 0.3, 40
+_RUN, _RUN_SHARE, _RUN_AT_END = 24, 0.5, 40
 _RULE_RUN, _RULE_SHARE = 200, 0.8
 _UNREADABLE_SHARE = 0.06
 
@@ -76,10 +75,14 @@ def _judge(text: str) -> TextVerdict:
 
 
 def _unreadable(text: str, visible: int) -> str | None:
-    found = _UNREADABLE.findall(text)
+    found = len(_CONTROL.findall(text))
+    if "<unk>" in text:
+        found += text.count("<unk>")
+    if not text.isascii():
+        found += len(_MOJIBAKE.findall(text))
     # One may be the half of a character that the length limit cut.
-    if len(found) >= 2 and len(found) >= _UNREADABLE_SHARE * visible:
-        return f"{len(found)} of {visible} characters are undecodable or control characters"
+    if found >= 2 and found >= _UNREADABLE_SHARE * visible:
+        return f"{found} of {visible} characters are undecodable or control characters"
     return None
 
 
@@ -96,31 +99,25 @@ def _run(compact: str) -> str | None:
 
 
 def _loop(text: str) -> TextVerdict | None:
-    loop = loop_at_end(text)
+    data = text.encode("utf-8", "replace")
+    loop = loop_at_end(text) or counting_loop(data)
     if loop is not None:
         what = " ".join(loop.period.split())[:60]
-        rounds = loop.covered / len(loop.period)
         words = any(len(word) > 1 for word in re.findall(r"[^\W\d_]+", loop.period))
         label = REPETITIVE if words or any(ord(c) > 0x2E80 for c in loop.period) else GARBLED
-        return TextVerdict(label, f"ends in {what!r}, {rounds:.0f} times over")
-    return _tight(text)
-
-
-def _tight(text: str) -> TextVerdict | None:
-    """A loop that is not exact, or that was left before the end."""
-    data = text.encode("utf-8", "replace")
-    if len(data) < 600:
-        return None
-    ratio = min(tightness(data), tightness(data[-1500:]))
+        return TextVerdict(label, f"ends in {what!r}, {loop.covered / len(loop.period):.0f} times over")
+    ratio = tightness(data)
     if ratio >= TIGHT or RULE_CHARACTERS.issuperset(text):
         return None
     return TextVerdict(REPETITIVE, f"says the same again and again: {ratio:.0%} of its size when compressed")
 
 
 def _broken_end(text: str) -> str | None:
-    """The last third alone, where sound text broke on the way."""
-    if len(text) < 600:
-        return None
-    end = text[-len(text) // 3 :]
-    last = Words.of(end[end.find(" ") + 1 :])
-    return soup(last) or salad(last)
+    """The end alone, where sound text broke on the way."""
+    for size in (220, 400, len(text) // 3):
+        if size >= 220 and len(text) >= size + 100:
+            end = text[-size:]
+            last = Words.of(end[end.find(" ") + 1 :])
+            if why := soup(last) or mixed_scripts(last) or salad(last, strict=True):
+                return why
+    return None
