@@ -156,6 +156,7 @@ def to_plain(result: CheckResult) -> dict[str, Any]:
 
 def _mended(launch: Path | None, found: Mending) -> str:
     """Return the difference that would mend the launch script, as a patch; empty where there is none."""
+    from sentinel.facts.secrets import clean_script
     from sentinel.sources.launch_mending import mended
     from sentinel.sources.launch_script import NoLaunchError
 
@@ -166,10 +167,11 @@ def _mended(launch: Path | None, found: Mending) -> str:
         after = mended(before, found.overrides, found.exports)
     except NoLaunchError:
         return ""
+    # Lines around a change may hold credentials; a patch that is shown to others must not.
     lines = difflib.unified_diff(
         before.splitlines(keepends=True), after.splitlines(keepends=True), str(launch), f"{launch} (mended)"
     )
-    return "".join(lines)
+    return clean_script("".join(lines))
 
 
 def show(console: Console, results: Sequence[CheckResult], answer: str, fix: Mapping[str, Any] | None) -> None:

@@ -31,10 +31,15 @@ _SHAPES = (
     re.compile(r"\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}\b"),
     re.compile(r"\beyJ[A-Za-z0-9_\-]{10,}\.[A-Za-z0-9_\-]{10,}(?:\.[A-Za-z0-9_\-]*)?"),
     re.compile(r"(?<=[Bb]earer )[A-Za-z0-9._~+/=\-]{8,}"),
-    re.compile(
-        r"(?i)(?<=[?&;,\s\"'])(?:[a-z0-9_\-]*(?:token|secret|password|passwd|api_?key|access_?key))=[^\s&\"',;]+"
-    ),
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL),
+)
+_IN_TEXT = re.compile(
+    r"(?i)(?<=[?&;,\s\"'])(?:[a-z0-9_\-]*(?:token|secret|password|passwd|api_?key|access_?key))=[^\s&\"',;]+"
+)
+# NAME=VALUE, key=value, --option value, "key": "value"; a value that is a variable of its own is no credential.
+_ASSIGNED = re.compile(
+    r"(?:(?P<option>--[A-Za-z][\w\-]*[ \t]+)|(?P<name>[A-Za-z_][\w.\-]*)(?P<between>\s*=\s*|[\"']\s*:\s*))"
+    r"(?P<value>\"(?!\$)[^\"\n]*\"|'[^'\n]*'|(?!\$)[^\s\\;&|\"'}]+)"
 )
 _PERSON = re.compile(r"(?P<root>/(?:home|Users|users)/)(?!<user>)[^/\s:,;\"']+")
 
@@ -46,9 +51,26 @@ def is_secret_name(name: str) -> bool:
 
 def clean_text(text: str) -> str:
     """Return a text without credentials of known shape and without the names of people in paths."""
-    for shape in _SHAPES:
+    for shape in (*_SHAPES, _IN_TEXT):
         text = shape.sub(CUT_OUT, text)
     return _PERSON.sub(r"\g<root><user>", text)
+
+
+def clean_script(text: str) -> str:
+    """Return a shell script without credentials; paths stay as they are, it is shown to whoever wrote it."""
+    text = _ASSIGNED.sub(_without_value, text)
+    for shape in _SHAPES:
+        text = shape.sub(CUT_OUT, text)
+    return text
+
+
+def _without_value(found: re.Match[str]) -> str:
+    name = found["name"] or found["option"].strip(" \t-")
+    before, value = found[0][: found.start("value") - found.start()], found["value"]
+    if is_secret_name(name.replace("-", "_")):
+        return before + CUT_OUT
+    # A quoted value may be a document of its own.
+    return before + (value[0] + _ASSIGNED.sub(_without_value, value[1:]) if value[0] in "\"'" else value)
 
 
 def clean_value(name: str, text: str) -> str:

@@ -173,7 +173,7 @@ def test_a_replay_is_judged_by_its_recording_and_by_its_log(tmp_path, capsys):
 
 def test_mending_prints_overrides_exports_and_the_difference_of_the_script_and_writes_nothing(tmp_path, capsys):
     launch = tmp_path / "run.sh"
-    text = "#!/bin/bash\npython3 -m verl.trainer.main_ppo \\\n  data.shuffle=True data.validation_shuffle=False \\\n  actor_rollout_ref.rollout.calculate_log_probs=False\n"
+    text = "#!/bin/bash\nexport HF_TOKEN=pl4nted-one WANDB_API_KEY='pl4nted two'\npython3 -m verl.trainer.main_ppo \\\n  data.shuffle=True data.validation_shuffle=False \\\n  actor_rollout_ref.rollout.calculate_log_probs=False\n"
     launch.write_text(text)
     (tmp_path / "golden.json").write_text(json.dumps(golden()))
 
@@ -198,6 +198,8 @@ def test_mending_prints_overrides_exports_and_the_difference_of_the_script_and_w
     assert "-  data.shuffle=True data.validation_shuffle=False \\" in fix["launch"]
     assert "+  data.shuffle=False data.validation_shuffle=False \\" in fix["launch"]
     assert "+export HCCL_DETERMINISTIC=true" in fix["launch"]
+    assert "HF_TOKEN=" in fix["launch"]
+    assert "pl4nted" not in out
 
 
 @pytest.mark.torch

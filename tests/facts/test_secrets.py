@@ -3,7 +3,7 @@
 
 import pytest
 
-from sentinel.facts.secrets import CUT_OUT, clean_plain, clean_text, clean_value, is_secret_name
+from sentinel.facts.secrets import CUT_OUT, clean_plain, clean_script, clean_text, clean_value, is_secret_name
 
 PLANTED = (
     "hf_" + "a" * 30,
@@ -74,3 +74,40 @@ def test_settings_of_these_names_are_none(name):
 )
 def test_hashes_names_and_numbers_stay(text):
     assert clean_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export WANDB_API_KEY={}",
+        "WANDB_API_KEY='{}' HF_HOME=/x python3 -m verl",
+        'export  MY_PASSWORD="{}"; run',
+        "  ++trainer.wandb_token={} \\",
+        "+env.db.password = {}",
+        "curl --api-key {} --retry 3",
+        "curl --token={} http://x",
+        '--runtime-env-json=\'{{"env_vars": {{"SWANLAB_API_KEY": "{}"}}}}\'',
+        "a=1 B_SECRET={}",
+    ],
+)
+def test_a_script_is_shown_without_its_credentials(line):
+    written = line.format("s3cr3t-v4lue")
+
+    for quoted in ("'{}'", '"{}"', "{}"):
+        line = line.replace(quoted, "{}")
+    assert clean_script(written) == line.format(CUT_OUT)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export WANDB_API_KEY=$KEY",
+        'export WANDB_API_KEY="$KEY" A=b',
+        "data.max_prompt_length=512 actor.optim.lr=1e-6 tokenizer=/home/me/x",
+        "# the token comes from the vault",
+        "python3 -m verl.trainer.main_ppo --config-name x",
+        "actor_rollout_ref.model.override_config={eos_token_id:2}",
+    ],
+)
+def test_the_rest_of_a_script_stays_as_it_is(line):
+    assert clean_script(line) == line
