@@ -183,8 +183,12 @@ def _is_rows(value: object) -> bool:
 def _fingerprint(
     args: argparse.Namespace, materials: Sequence[Material], says: Callable[[str], None]
 ) -> dict[str, object] | None:
-    """Return what is known of model and configuration; of several runs' facts, those that all agree on."""
-    known = [material.fingerprint for material in materials if material.fingerprint is not None]
+    """Return what is known of model and configuration; of several seeds' facts, those that all agree on.
+
+    A twin is another kernel or split on purpose: what it computes with is not the baseline's.
+    """
+    seeds = [material for material in materials if not all(run.twin for run in material.runs)]
+    known = [material.fingerprint for material in seeds if material.fingerprint is not None]
     merged = {key: value for one in reversed(known) for key, value in one.items()}
     facts = [part for one in known if isinstance(part := one.get("facts"), dict)]
     if facts:

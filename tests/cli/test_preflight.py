@@ -325,3 +325,27 @@ def test_facts_of_several_seeds_are_kept_where_all_agree():
     kept = {"verl": "1", "config": {"effective": {"lr": 1, "deep": {"x": 1}}}, "workers": [{"rank": 0}]}
     assert agreed([one, two]) == kept
     assert agreed([one]) == one
+
+
+def recorded(path, effective):
+    """A recording whose run said what it computes with."""
+    lines = [
+        {"t": "start", "at": 1.0, "run": "r", "facts": {"verl": "0.9.1"}},
+        {"t": "step", "step": 1, "at": 2.0, "values": {"actor/entropy": path.stem == "twin"}, "unreadable": []},
+        {"t": "facts", "at": 3.0, "facts": {"config": {"effective": effective}}},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_a_twin_of_the_baseline_is_no_part_of_its_fingerprint(tmp_path, capsys):
+    """It has another kernel on purpose; the baseline's own value must not become unknown by that."""
+    reference = recorded(tmp_path / "reference.jsonl", {"a": {"lr": 1, "attn_implementation": "eager"}})
+    twin = recorded(tmp_path / "twin.jsonl", {"a": {"lr": 1, "attn_implementation": "sdpa"}})
+    code, _, err = run(capsys, "baseline", "record", reference, "--twin", twin, "-o", tmp_path / "b.sentinel")
+    assert code == 0, err
+
+    _, out, _ = run(capsys, "baseline", "show", tmp_path / "b.sentinel", "--json")
+
+    kept = json.loads(out)["fingerprint"]["facts"]["config"]["effective"]
+    assert kept == {"a": {"lr": 1, "attn_implementation": "eager"}}
