@@ -95,6 +95,11 @@ class Side:
         own = _mapping(plain.get("process")) or _mapping(facts.get("process"))
         workers = [_process(_mapping(one)) for one in _list(plain.get("workers")) or _list(facts.get("workers"))]
         versions, commits = _versions(own, facts)
+        for worker in reversed(_list(plain.get("workers")) or _list(facts.get("workers"))):
+            # What computes counts: a worker's environment may be another one than the launcher's.
+            there, which = _versions(_mapping(worker), {})
+            versions |= there
+            commits = {name: commit for name, commit in commits.items() if name not in there} | which
         model = _mapping(plain.get("model"))
         config = _mapping(plain.get("config")) or _mapping(facts.get("config"))
         launcher = _process({"name": "launcher", **own}) if own else None

@@ -405,3 +405,14 @@ def test_a_document_of_any_content_is_judged_without_an_error_and_never_aligned(
     results = check_all(Side.from_plain(here), Side.from_plain(there), RULES)
 
     assert verdict(results) != "aligned"
+
+
+def test_what_the_workers_compute_with_counts_not_what_the_launcher_has():
+    here = target()
+    for worker in here["workers"]:
+        worker["packages"] = {"transformers": {"version": "4.40.0"}}
+
+    found = answers(here)
+
+    assert found["versions.strict"].status == "fail"
+    assert "4.40.0" in found["versions.strict"].found
