@@ -7,6 +7,7 @@ An order needs no deed: it stands in every reply until its receipt came.
 from __future__ import annotations
 
 import functools
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ class Deeds:
         """Address of the status page, for links in alerts."""
         self._watchdog = watchdog
         self._chores = Chores(self.faults.append)
+        # Threads of their own: a webhook that hangs must hold up no triage and no snapshot.
+        self._messages = Chores(self.faults.append)
         self.announce_by(watchdog.settings.alerts)
 
     def carry_out(self, watch: RunWatch, effects: Iterable[Effect]) -> None:
@@ -78,11 +81,13 @@ class Deeds:
 
     def wait(self, seconds: float) -> bool:
         """Wait until every chore is done; False after `seconds`."""
-        return self._chores.wait(seconds)
+        end = time.monotonic() + seconds
+        return self._chores.wait(seconds) and self._messages.wait(max(0.0, end - time.monotonic()))
 
     def close(self) -> None:
         """Finish what is begun."""
         self._chores.close()
+        self._messages.close()
 
     # ------------------------------------------------------------------ each on a thread of its own
 
@@ -125,7 +130,7 @@ class Deeds:
 
     def _announce(self, watch: RunWatch, incident: str, change: str) -> None:
         if self._alerts.wants(watch.incidents[incident], change):
-            self._chores.do(("alert", incident), self._alert, watch.run, incident)
+            self._messages.do(("alert", incident), self._alert, watch.run, incident)
         else:
             watch.announcements.forget(incident, change)
 

@@ -2,11 +2,14 @@
 """What people are told of incidents: each thing once, over kills of the daemon and with a webhook in trouble."""
 
 import math
+import socket
+import time
 
 import pytest
 
+from sentinel.daemon.chores import THREADS
 from tests.support.receiver import Receiver
-from tests.support.watching import World
+from tests.support.watching import World, shown
 
 BAD = {"actor__grad_norm": math.nan}
 
@@ -92,3 +95,27 @@ def test_a_webhook_in_trouble_is_a_fault_in_the_status(tmp_path):
     assert world.watchdog.deeds.alerts_failed > 0
     assert trainer.step(9)["step"] == 9
     world.stop()
+
+
+def test_webhooks_that_hang_hold_up_no_triage(tmp_path):
+    """More incidents at once than there are threads: each dump is compared all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        hook = {"webhook": f"http://127.0.0.1:{mute.getsockname()[1]}/", "timeout_seconds": 2.0}
+        world = World(tmp_path, alerts=hook)
+        world.start()
+        trainers = [world.trainer(f"r{number}", f"session-{number}") for number in range(THREADS + 2)]
+        for trainer in trainers:
+            trainer.steps(1, 7)
+            trainer.step(8, **BAD)
+        begun = time.monotonic()
+        for trainer in trainers:
+            trainer.obey()
+        assert world.watchdog.deeds._chores.wait(20)
+        took = time.monotonic() - begun
+
+        for trainer in trainers:
+            (incident,) = shown(world, trainer.run).incidents
+            assert incident.triage.verdict == "non_finite"
+        assert not world.watchdog.deeds.wait(0)  # messages are still tried
+        assert took < 6
+        world.kill()

@@ -80,8 +80,9 @@ class World:
 
     def kill(self):
         """The daemon dies at once: nothing is written, its locks are gone."""
-        self.watchdog.deeds._chores._wanted.clear()
-        self.watchdog.deeds._chores._pool.shutdown(wait=True, cancel_futures=True)
+        for chores in (self.watchdog.deeds._chores, self.watchdog.deeds._messages):
+            chores._wanted.clear()
+            chores._pool.shutdown(wait=True, cancel_futures=True)
         for watch in self.watchdog._watches.values():
             watch.keeper.close()
         self.watchdog = None
