@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
-from bench.corpus import limits, page, plan
+from bench.corpus import crossed, limits, page, plan
 from bench.corpus.build import build
 from sentinel.daemon.metric_catalogue import load_catalogue
 
@@ -27,6 +28,13 @@ def main() -> int:
     )
     verb.add_argument("corpora", type=Path, nargs="+", help="splits that are not for the test")
     verb.add_argument("--catalogue", type=Path, default=Path("sentinel/data/metrics.toml"))
+    verb = verbs.add_parser("crossed", help="score each group with limits that were measured without it")
+    verb.add_argument("corpora", type=Path, nargs="+")
+    verb.add_argument("--recipes", action="store_true", help="leave out all groups of the recipe, not only the group")
+    verb.add_argument(
+        "--out", type=Path, required=True, help="the score, as `sentinel evaluate --details --json` writes it"
+    )
+    verb.add_argument("--processes", type=int, default=2)
     verb = verbs.add_parser("page", help="the page of the docs, from `sentinel evaluate CORPUS --details --json`")
     verb.add_argument("score", type=Path)
     verb.add_argument("--bare", type=Path, help="a score made with --without-twins --one-seed, for a second table")
@@ -36,7 +44,11 @@ def main() -> int:
         page.write(args.score, args.out, args.bare)
         return 0
     if args.verb == "limits":
-        limits.write(args.catalogue, limits.fit(args.corpora, load_catalogue()))
+        limits.write(args.catalogue, limits.fit(limits.measured(args.corpora, load_catalogue())))
+        return 0
+    if args.verb == "crossed":
+        document = crossed.score(args.corpora, recipes=args.recipes, processes=args.processes)
+        args.out.write_text(json.dumps(document) + "\n", encoding="utf-8")
         return 0
     complete = build(
         args.split, args.out, processes=args.processes, gpu=args.gpu, seconds=args.seconds, groups=args.group

@@ -13,6 +13,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,13 @@ import numpy as np
 from sentinel.core.catalogue import FREE_WINDOWS, REPLAY_WINDOWS, Catalogue
 from sentinel.core.compare import free_look, learn, learn_bands, learn_pairing, replayed_look
 from sentinel.core.compare.replayed import NOISE_STEPS
-from sentinel.core.compare.windows import MEMORY, clamped, lower_median
+from sentinel.core.compare.windows import FREE_MEMORY, clamped, lower_median
 from sentinel.core.frames import framed, index_of
 from sentinel.records import Reference
 from sentinel.storage.corpus import CorpusGroup, CorpusRun, read_corpus
 
 WINDOWS = {"replayed": REPLAY_WINDOWS, "free": FREE_WINDOWS}
-STRETCH = {"replayed": (8.0, 5.0, 4.0, 3.0), "free": (7.0, 5.5, 4.5, 4.2, 4.2)}
+STRETCH = {"replayed": (9.0, 5.5, 4.5, 3.5), "free": (7.0, 5.5, 4.7, 4.4, 4.4)}
 """c of each window."""
 LEAST = {"replayed": (8.0, 4.0, 3.0, 1.8), "free": (5.0, 3.0, 2.2, 1.6, 1.4)}
 MARGIN = 1.1
@@ -62,8 +63,8 @@ def deviations(group: CorpusGroup, runs: list[CorpusRun], catalogue: Catalogue) 
 
 def maxima(course: np.ndarray, windows: tuple[int, ...]) -> np.ndarray:
     """Largest lower median over each window, shape (windows, series)."""
-    padded = np.concatenate([np.zeros((len(course), MEMORY)), course], axis=1)
-    steps = range(MEMORY + 1, padded.shape[1] + 1)
+    padded = np.concatenate([np.zeros((len(course), FREE_MEMORY)), course], axis=1)
+    steps = range(FREE_MEMORY + 1, padded.shape[1] + 1)
     return np.array([np.max([lower_median(padded[:, :end], window) for end in steps], axis=0) for window in windows])
 
 
@@ -73,19 +74,41 @@ def on_cpu(folder: Path) -> set[str]:
     return {run["id"] for run in manifest["runs"] if run["kernel"]["device"] == "cpu"}
 
 
-def measured(folders: list[Path], catalogue: Catalogue) -> dict[str, dict[str, list[np.ndarray]]]:
-    """Regime -> catalogue pattern -> maxima of each clean run and metric, each of shape (windows,)."""
-    found: dict[str, dict[str, list[np.ndarray]]] = {regime: defaultdict(list) for regime in WINDOWS}
+Maxima = dict[str, list[np.ndarray]]
+"""Catalogue pattern -> largest medians of each clean run and metric, each of shape (windows,)."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One group's clean runs and reference."""
+
+    group: str
+    regime: str
+    recipe: str
+    maxima: Maxima
+    noise: dict[str, list[tuple[float, float]]]
+    """Catalogue pattern -> noise of each metric, early and late; replayed groups only."""
+
+
+def measured(folders: list[Path], catalogue: Catalogue) -> list[Measured]:
+    """What the clean runs of each group do; runs that are kept for the test split are left out."""
+    found = []
     for folder in folders:
         kept = on_cpu(folder)
         for group in read_corpus(folder).groups:
             clean = [run for run in group.judged if run.fault is None and run.id in kept]
+            maxima_of: Maxima = defaultdict(list)
+            index = learn(group.reference, catalogue).index
             for course in deviations(group, clean, catalogue):
-                index = learn(group.reference, catalogue).index
                 table = maxima(course, WINDOWS[group.regime])
                 for row, entry in enumerate(index.entries):
-                    if course[row].any() or entry.metric_class != "unknown":
-                        found[group.regime][entry.pattern].append(table[:, row])
+                    maxima_of[entry.pattern].append(table[:, row])
+            noise: dict[str, list[tuple[float, float]]] = defaultdict(list)
+            if group.regime == "replayed":
+                for pattern, pair in of_group(group.reference, catalogue):
+                    noise[pattern].append(pair)
+            recipe = group.id.removeprefix(f"{group.regime}-").rpartition("-")[0]
+            found.append(Measured(group.id, group.regime, recipe, maxima_of, noise))
     return found
 
 
@@ -102,18 +125,6 @@ def limits(maxima_of_runs: list[np.ndarray], regime: str, pattern: str) -> list[
     if FEW_TOKENS.search(pattern):
         fitted = fitted * np.array(WIDER[regime])
     return [rounded(value) for value in fitted]
-
-
-def noise(folders: list[Path], catalogue: Catalogue) -> dict[str, list[float]]:
-    """Catalogue pattern -> root mean square difference of two clean replays, early and late: the largest over groups."""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for folder in folders:
-        for group in read_corpus(folder).groups:
-            if group.regime == "replayed":
-                for pattern, pair in of_group(group.reference, catalogue):
-                    found[pattern].append(pair)
-    tables = {pattern: np.array(pairs).max(axis=0) for pattern, pairs in found.items()}
-    return {pattern: [rounded(value) for value in table] for pattern, table in tables.items() if table.any()}
 
 
 def of_group(reference: Reference, catalogue: Catalogue) -> Iterator[tuple[str, tuple[float, float]]]:
@@ -161,11 +172,21 @@ def alternatives(pattern: str) -> list[str]:
     return [whole for choice in found[1].split(",") for whole in alternatives(head + choice + tail)]
 
 
-def fit(folders: list[Path], catalogue: Catalogue) -> dict[str, dict[str, list[float]]]:
-    """Field -> pattern -> numbers."""
-    out: dict[str, dict[str, list[float]]] = {"noise": noise(folders, catalogue)}
-    for regime, table in measured(folders, catalogue).items():
-        field = "replay" if regime == "replayed" else "free"
-        fitted = {pattern: limits(of_runs, regime, pattern) for pattern, of_runs in table.items()}
+def fit(groups: list[Measured]) -> dict[str, dict[str, list[float]]]:
+    """Field -> pattern -> numbers: limits of both regimes, and the largest noise over groups."""
+    out: dict[str, dict[str, list[float]]] = {"noise": {}, "replay": {}, "free": {}}
+    for regime, field in (("replayed", "replay"), ("free", "free")):
+        pooled: Maxima = defaultdict(list)
+        for group in groups:
+            if group.regime == regime:
+                for pattern, runs in group.maxima.items():
+                    pooled[pattern] += runs
+        fitted = {pattern: limits(runs, regime, pattern) for pattern, runs in pooled.items()}
         out[field] = {pattern: numbers for pattern, numbers in fitted.items() if numbers is not None}
+    noise: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for group in groups:
+        for pattern, pairs in group.noise.items():
+            noise[pattern] += pairs
+    tables = {pattern: np.array(pairs).max(axis=0) for pattern, pairs in noise.items()}
+    out["noise"] = {pattern: [rounded(value) for value in table] for pattern, table in tables.items() if table.any()}
     return out

@@ -11,6 +11,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from sentinel.core.catalogue import Catalogue
 from sentinel.core.detect.evaluate import Alarm, Outcome, Row, finding_alarm, score
 from sentinel.core.detect.references import RULES, Rule, Series
 from sentinel.core.detect.sweep import Point, ScoredRun, curve
@@ -72,15 +73,27 @@ class Judged:
 
 def evaluate(corpus: Corpus, options: Options, says: Callable[[str], None] = lambda _: None) -> Evaluation:
     """Judge every clean and faulty run of the corpus."""
-    everything = [one for part in _judged(list(_jobs(corpus, options)), options.jobs, says) for one in part]
+    catalogue = load_catalogue()
+    everything = judged([(job, catalogue) for job in jobs_of(corpus, options)], options.jobs, says)
     says("scoring the reference detectors")
+    return evaluated(corpus.split, everything)
+
+
+def evaluated(split: str, everything: Sequence[Judged]) -> Evaluation:
+    """The score of runs that were judged."""
     outcomes = tuple(one.outcome for one in everything)
     references = tuple(_reference_score(number, rule, everything) for number, rule in enumerate(RULES))
-    return Evaluation(split=corpus.split, outcomes=outcomes, rows=score(outcomes), references=references)
+    return Evaluation(split=split, outcomes=outcomes, rows=score(outcomes), references=references)
 
 
-def _judged(jobs: Sequence[Job], processes: int, says: Callable[[str], None]) -> list[list[Judged]]:
-    """What `judge` says of each job, in their order."""
+def judged(
+    jobs: Sequence[tuple[Job, Catalogue]], processes: int, says: Callable[[str], None] = lambda _: None
+) -> list[Judged]:
+    """What `judge` says of each run, in their order."""
+    return [one for part in _in_parts(jobs, processes, says) for one in part]
+
+
+def _in_parts(jobs: Sequence[tuple[Job, Catalogue]], processes: int, says: Callable[[str], None]) -> list[list[Judged]]:
     workers = min(processes or os.cpu_count() or 1, len(jobs))
     if workers <= 1:
         return [judge(*job) for job in jobs]
@@ -93,7 +106,8 @@ def _judged(jobs: Sequence[Job], processes: int, says: Callable[[str], None]) ->
     return [parts[number] for number in range(len(jobs))]
 
 
-def _jobs(corpus: Corpus, options: Options) -> Iterator[Job]:
+def jobs_of(corpus: Corpus, options: Options) -> Iterator[Job]:
+    """The corpus in parts that are judged apart."""
     for group in corpus.groups:
         if options.regime in {None, group.regime}:
             reference = limited(group, options)
@@ -108,21 +122,22 @@ def limited(group: CorpusGroup, options: Options) -> Reference:
     return replace(group.reference, runs=(*seeds, *twins))
 
 
-def judge(name: str, reference: Reference, runs: Sequence[CorpusRun]) -> list[Judged]:
+def judge(job: Job, catalogue: Catalogue) -> list[Judged]:
     """The engine as `sentinel replay` and the daemon run it, and every rule, on runs of one group."""
+    name, reference, runs = job
     plain = EngineSettings()
     settings = replace(plain, capture=replace(plain.capture, enabled=False, why_not=NO_TRAINER))
-    engine = Engine(settings, load_catalogue())
+    engine = Engine(settings, catalogue)
     baseline = _middle([_series(run.readings) for run in reference.runs if not run.twin])
     fresh = engine.initial(name, reference)
-    judged = []
+    out = []
     for run in runs:
         outcome = _walked(engine, fresh, run)
         if run.fault is not None and finding_alarm(outcome) is None:
             outcome = replace(outcome, closest=_closest(engine, fresh, run, run.fault.onset))
         series = _series(run.readings)
-        judged.append(Judged(outcome=outcome, scores=tuple(rule.scores(series, baseline) for rule in RULES)))
-    return judged
+        out.append(Judged(outcome=outcome, scores=tuple(rule.scores(series, baseline) for rule in RULES)))
+    return out
 
 
 def _walked(engine: Engine, state: WatchState, run: CorpusRun) -> Outcome:

@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[2] / "bench" / "corpus" / "data"
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 
 
-@pytest.fixture(scope="module", params=["tuning", "held_out"])
+@pytest.fixture(scope="module", params=["tuning", "validation"])
 def split(request):
     folder = DATA / request.param
     manifest = json.loads((folder / "corpus.json").read_text())
@@ -67,8 +67,8 @@ def test_the_strengths_are_the_definitions(split):
 
 
 @pytest.mark.parametrize("regime", ["replayed", "free"])
-def test_the_held_out_split_is_large_enough(regime):
-    manifest = json.loads((DATA / "held_out" / "corpus.json").read_text())
+def test_the_validation_split_is_large_enough(regime):
+    manifest = json.loads((DATA / "validation" / "corpus.json").read_text())
     groups = {group["id"] for group in manifest["groups"] if group["regime"] == regime}
     mine = [entry for entry in manifest["runs"] if entry["group"] in groups]
 

@@ -20,6 +20,8 @@ from sentinel.core.frames import Floats, Integers, SeriesFrame
 ENGINE_BANS = 6.0
 LENGTH_DIFFERS = -6.0
 SCORE_DIFFERS = -2.0
+TWINS_BANS = 2.5
+"""A baseline that holds twins was made to be replayed: other lengths tell a free run at once all the same."""
 SURE = 2.0
 """Bans at which a regime is decided: odds of 100 to 1."""
 FIRM = 4.0
@@ -64,7 +66,8 @@ def recognise(known: Recognition, frame: SeriesFrame, baseline: Baseline) -> Rec
     if place is None or known.firm or (known.bans and max(known.bans) <= SETTLED):
         return known
     seeds = len(baseline.seeds)
-    bans, scores = np.array(known.bans or (0.0,) * seeds), np.array(known.scores or (False,) * seeds)
+    prior = TWINS_BANS if len(baseline.twins) else 0.0
+    bans, scores = np.array(known.bans or (prior,) * seeds), np.array(known.scores or (False,) * seeds)
     engine, _ = _equal(frame, baseline, place, baseline.engine_rows)
     length, telling = _equal(frame, baseline, place, baseline.lengths.rows)
     score, scored = _equal(frame, baseline, place, baseline.scores.rows)

@@ -14,7 +14,7 @@ import numpy as np
 from sentinel.core.catalogue import FREE_WINDOWS, REPLAY_WINDOWS
 from sentinel.core.frames import Floats, Integers, SeriesIndex
 
-MEMORY = max(*FREE_WINDOWS, *REPLAY_WINDOWS) - 1
+FREE_MEMORY, REPLAY_MEMORY = max(FREE_WINDOWS) - 1, max(REPLAY_WINDOWS) - 1
 """Steps before the present one that the longest window reaches back to."""
 UNSHOWN = 5.0
 """Where single steps are no evidence, a band is drawn at so many times the longest window's limit."""
@@ -49,8 +49,8 @@ def shown(limits: Floats) -> Floats:
 
 
 def pushed(recent: Floats, now: Floats) -> Floats:
-    """The memory of |deviation| with this step's at its end, shape (series, MEMORY); what is absent or not finite is 0 or huge."""
-    return np.concatenate([recent[:, recent.shape[1] - MEMORY + 1 :], now[:, None]], axis=1)
+    """The memory of |deviation| with this step's at its end, as many steps as before."""
+    return np.concatenate([recent[:, 1:], now[:, None]], axis=1)
 
 
 def clamped(values: Floats, index: SeriesIndex, log: Floats) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sentinel.core.catalogue import REPLAY_WINDOWS
 from sentinel.core.compare import Look
-from sentinel.core.compare.windows import MEMORY, lasting, pushed
+from sentinel.core.compare.windows import REPLAY_MEMORY, lasting, pushed
 from sentinel.core.detect.base import band_of, brief, strongest
 from sentinel.core.frames import Floats, frozen, grown
 from sentinel.records import Finding
@@ -38,7 +38,7 @@ class DepartureState:
     largest: Floats
     """Largest ratio of a single step since the parting; 0 before there was one."""
     recent: Floats
-    """(series, MEMORY): |deviation| of the last steps in standard deviations, newest last."""
+    """(series, REPLAY_MEMORY): |deviation| of the last steps in standard deviations, newest last."""
     since: int | None = None
     """Step at which the weights are known to have parted from the replayed run's."""
     learned: int = 0
@@ -55,7 +55,7 @@ class DepartureDetector:
 
     def initial(self) -> DepartureState:
         """Nothing seen."""
-        return DepartureState(largest=np.zeros(0), recent=np.zeros((0, MEMORY)))
+        return DepartureState(largest=np.zeros(0), recent=np.zeros((0, REPLAY_MEMORY)))
 
     def observe(self, state: DepartureState, look: Look) -> tuple[DepartureState, tuple[Finding, ...]]:
         """Judge one step; in other regimes, and at steps that the baseline does not have, the memory rests."""

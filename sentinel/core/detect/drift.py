@@ -14,7 +14,7 @@ import numpy as np
 
 from sentinel.core.catalogue import FREE_WINDOWS
 from sentinel.core.compare import Look
-from sentinel.core.compare.windows import MEMORY, lasting, pushed
+from sentinel.core.compare.windows import FREE_MEMORY, lasting, pushed
 from sentinel.core.detect.base import band_of, brief, strongest
 from sentinel.core.frames import Floats, frozen, grown
 from sentinel.records import Finding
@@ -25,7 +25,7 @@ class DriftState:
     """Memory of one run; rows are series."""
 
     recent: Floats
-    """(series, MEMORY): |deviation| of the last steps in standard deviations, newest last; 0 on the side that is not bad."""
+    """(series, FREE_MEMORY): |deviation| of the last steps in standard deviations, newest last; 0 on the side that is not bad."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DriftDetector:
 
     def initial(self) -> DriftState:
         """Nothing seen."""
-        return DriftState(recent=np.zeros((0, MEMORY)))
+        return DriftState(recent=np.zeros((0, FREE_MEMORY)))
 
     def observe(self, state: DriftState, look: Look) -> tuple[DriftState, tuple[Finding, ...]]:
         """Judge one step; in other regimes the memory rests."""

@@ -5,14 +5,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentinel.core.compare.windows import MEMORY, lasting, lower_median, pushed, shown
+from sentinel.core.compare.windows import FREE_MEMORY, lasting, lower_median, pushed, shown
 
 WINDOWS = (1, 3, 5)
 
 
 def steps(*values):
     """One series: nothing before, then these."""
-    return np.array([[0.0] * MEMORY + list(values)])
+    return np.array([[0.0] * FREE_MEMORY + list(values)])
 
 
 def limits(*values):
@@ -50,7 +50,7 @@ def test_a_window_without_a_limit_is_no_evidence_but_is_drawn():
 
 
 def test_the_memory_keeps_its_length():
-    recent = np.zeros((2, MEMORY))
+    recent = np.zeros((2, FREE_MEMORY))
 
     after = pushed(recent, np.array([1.0, 2.0]))
 
