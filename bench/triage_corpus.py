@@ -3,6 +3,7 @@
 
     python -m bench.triage_corpus build OUT [--plans dense-fp32,...]     every dump and OUT/index.json, on this machine
     python -m bench.triage_corpus golden OUT --device cuda               the golden dumps alone, on other hardware
+    python -m bench.triage_corpus clean OUT                              clean pairs of other weights, for calibration
 
 Each plan (model and precision) is dumped by a process of its own, because msprobe's debugger is one a process. Weights come from
 numpy, so a golden dump made on another machine belongs to the same model.
@@ -22,15 +23,16 @@ from pathlib import Path
 
 TUNING = int(os.environ.get("TRIAGE_TUNING") or 0)
 SCORED, OTHER = (1, 0) if TUNING else (0, 1)
+CALIBRATED = (2, 3, 4, 5, 6)
 """Seeds of the weights: of the pairs with faults, and of the clean pair that shows how far two kernels part.
 
-The set that tolerances are tuned on (`build --tuning 1`) has other weights, rows and faults than the one that is scored.
+CALIBRATED: seeds of the weights of clean pairs that calibrate. The set that tolerances are tuned on (`build --tuning 1`) has other weights, rows and faults than the one that is scored.
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("build", "golden", "one"))
+    parser.add_argument("what", choices=("build", "golden", "clean", "one"))
     parser.add_argument("out", type=Path)
     parser.add_argument("--plans", default="")
     parser.add_argument("--device", default="cpu")
@@ -41,9 +43,10 @@ def main(argv: list[str] | None = None) -> int:
     if args.what == "one":
         _one_plan(args.plans, args.out, args.device)
         return 0
-    from bench.triage_models import PLANS
+    from bench.triage_models import HALF_PLANS, PLANS
 
-    wanted = args.plans.split(",") if args.plans else [plan.name for plan in PLANS]
+    plans = (*PLANS, *HALF_PLANS) if args.what == "clean" else PLANS
+    wanted = args.plans.split(",") if args.plans else [plan.name for plan in plans]
     args.out.mkdir(parents=True, exist_ok=True)
     index = []
     for name in wanted:
@@ -52,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         environment = {
             **os.environ,
             "MSPROBE_LOG_LEVEL": "4",
-            "TRIAGE_GOLDEN_ONLY": "1" if args.what == "golden" else "",
+            "TRIAGE_MADE": args.what,
             "TRIAGE_TUNING": str(args.tuning or TUNING or ""),
         }
         command = [sys.executable, "-W", "ignore", "-m", "bench.triage_corpus", "one", str(folder), "--plans", name]
@@ -65,14 +68,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def _one_plan(name: str, out: Path, device: str) -> None:
     from bench.triage_faults import Fault
-    from bench.triage_models import PLANS
+    from bench.triage_models import HALF_PLANS, PLANS
 
-    plan = next(plan for plan in PLANS if plan.name == name)
+    plan = next(plan for plan in (*PLANS, *HALF_PLANS) if plan.name == name)
     studio = Studio(plan, out, device)
+    if os.environ["TRIAGE_MADE"] == "clean":
+        _clean_pairs(studio)
+        return
     for seed in (SCORED, OTHER):
         studio.dump(f"golden{seed}", seed=seed)
     pairs: list[dict] = []
-    if not os.environ.get("TRIAGE_GOLDEN_ONLY"):
+    if os.environ["TRIAGE_MADE"] != "golden":
         for noise in studio.noises:
             for seed in (SCORED, OTHER):
                 studio.dump(f"clean{seed}-{noise}", seed=seed, noise=noise)
@@ -89,6 +95,17 @@ def _one_plan(name: str, out: Path, device: str) -> None:
             studio.dump(f"fault{number}", noise=noise, fault=fault, structure=structure)
             pairs.append(_pair(plan, f"fault{number}", fault, noise, structure))
     (out / "pairs.json").write_text(json.dumps(pairs))
+
+
+def _clean_pairs(studio: Studio) -> None:
+    pairs = []
+    for seed in CALIBRATED:
+        studio.dump(f"golden{seed}", seed=seed)
+        for noise in studio.noises[1:]:
+            studio.dump(f"clean{seed}-{noise}", seed=seed, noise=noise)
+            pair = _pair(studio.plan, f"clean{seed}-{noise}", None, noise, "plain")
+            pairs.append({**pair, "golden": f"{studio.plan.name}/golden{seed}"})
+    (studio.out / "pairs.json").write_text(json.dumps(pairs))
 
 
 STRUCTURES = ("renamed", "skipped", "recomputed", "fused", "repeated")

@@ -26,6 +26,8 @@ PLANS = tuple(
     for family in ("dense", "tied", "gpt2", "moe", "experts")
     for short, dtype in (("fp32", "float32"), ("bf16", "bfloat16"))
 )
+# Only clean pairs are made of these: their tolerances are counted in units of the last place, as those of bf16 are.
+HALF_PLANS = tuple(Plan(f"{family}-fp16", family, "float16") for family in ("dense", "moe", "experts"))
 
 
 def build(plan: Plan, seed: int, device: str = "cpu", *, layers: int = LAYERS, attention: str = "eager") -> nn.Module:

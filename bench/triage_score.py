@@ -24,6 +24,7 @@ from sentinel.core.triage import compare, first_non_finite
 from sentinel.core.triage.deviation import deviations
 from sentinel.core.triage.outline import outline
 from sentinel.core.triage.pairing import pair_up
+from sentinel.daemon.calibrations import shipped
 from sentinel.sources.msprobe_dump import read_dump
 
 NOT_FINITE = ("nan", "inf", "ninf", "grad_nan", "grad_inf", "weight_nan")
@@ -163,7 +164,8 @@ def _ours(case: Case, corpus: Path, clean: list) -> Answer:
     if case.evidence == "nonfinite":
         found = first_non_finite(target)
     else:
-        found = compare(target, sides(corpus, case.pair["golden"]), target_step=1, golden_step=1, clean=clean)
+        golden = sides(corpus, case.pair["golden"])
+        found = compare(target, golden, target_step=1, golden_step=1, clean=clean, calibration=shipped())
     return Answer(None) if found.first is None else Answer(found.first.module, found.first.direction)
 
 
@@ -205,8 +207,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--golden", type=Path, help="golden dumps of the same plans, made on another machine")
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--calibrated", action="store_true")
+    parser.add_argument("--plans", default="", help="only these, comma-separated")
     args = parser.parse_args(argv)
     cases = load(args.corpus, args.golden and args.golden.resolve())
+    cases = [case for case in cases if not args.plans or case.pair["plan"] in args.plans.split(",")]
     table, misses = score(cases, args.corpus, ours_calibrated if args.calibrated else ours)
     for (evidence, dtype), counts in sorted(table.items()):
         print(f"{evidence:10} {dtype:9} {sum(counts.values()):4} " + "  ".join(f"{a} {counts[a]}" for a in ANSWERS))

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sentinel.core.triage import compare, first_non_finite
-from sentinel.core.triage.verdict import Side
+from sentinel.core.triage.sides import Side
+from sentinel.daemon.calibrations import shipped
 from sentinel.errors import UnreadableDump
 from sentinel.records import Triage
 from sentinel.sources.msprobe_dump import Dump, find_dumps, read_dump, steps_of
@@ -72,6 +73,7 @@ def _triage(
         golden_step=theirs.step,
         clean=[_sides(clean, wanted)] if clean else (),
         mapping=mapping,
+        calibration=shipped(),
         elements={paths[0]: gap.relative for paths, gap in gaps.items()},
     )
     notes = [*answer.notes, *_remarks(mine, theirs), *([said] if said else [])]

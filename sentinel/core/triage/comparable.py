@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sentinel.core.triage.deviation import NORM, PEAK, PRECISION_BITS, SUM, Deviations
 from sentinel.core.triage.forest import Forest, Node
 from sentinel.core.triage.pairing import RowPair
+from sentinel.core.triage.tolerance import HALVES
 
 # A weight that stands this far out of the others' deviation did not get there by their common updates.
 OUTLIER = 12.0
@@ -24,6 +25,9 @@ SUMMATION = 4.0
 FEW_SHARE = 0.25
 # Other rows have another sum (in units of the norm) although their norm is nearly the same.
 OTHER_ROWS_SUM = 0.1
+# In half precision an update of 1e-5 moves an extreme of a weight once in a hundred times, and two of norm, max and min together
+# hardly ever: where few weights show any of the three, one that shows two was changed by something else.
+TWO_OF_THREE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ def judge_weights(forest: Forest, measured: Deviations, *, frozen: bool = False)
         return Weights(True, (), 0.0, 0, len(places))
     modules = {node.pair.target.module for node, _ in places}
     wrong = {node.pair.target.module for (node, _), odd in zip(places, differs, strict=True) if odd}
+    rounded = _rounded(forest, places)
+    if rounded:
+        return Weights(False, rounded, 0.0, count, len(places))
     # One unit of the last place in one statistic: a common update that rounding hid elsewhere looks the same.
     slight = bool(np.all(np.nan_to_num(measured.units[rows[differs]], posinf=np.inf) <= 1))
     moves = np.array([_move(forest.rows[row]) for row in rows])
@@ -77,6 +84,19 @@ def judge_weights(forest: Forest, measured: Deviations, *, frozen: bool = False)
     shown = np.nanmax(measured.size[matrices][:, [NORM, PEAK]], axis=1, initial=0.0) if matrices else np.zeros(1)
     typical = float(np.median(np.nan_to_num(shown, posinf=0.0)))
     return Weights(False, blamed, max(usual, float(np.finfo(np.float32).tiny)), count, len(places), typical)
+
+
+def _rounded(forest: Forest, places: list[tuple[Node, int]]) -> tuple[tuple[Node, int], ...]:
+    """Weights in half precision of which norm and an extreme, or both extremes, are others, while nearly all show none."""
+    changed: dict[int, int] = {}
+    for at, (_, row) in enumerate(places):
+        target, golden = forest.rows[row]
+        if golden.dtype in HALVES and target.dtype == golden.dtype and target.shape == golden.shape:
+            pairs = ((target.norm, golden.norm), (target.max, golden.max), (target.min, golden.min))
+            changed[at] = sum(mine != theirs for mine, theirs in pairs if None not in (mine, theirs))
+    showing = [at for at, many in changed.items() if many]
+    clear = tuple(places[at] for at in showing if changed[at] >= TWO_OF_THREE)
+    return clear if len(showing) <= max(1, FEW_SHARE * len(places) / 2) else ()
 
 
 def _differs(measured: Deviations, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

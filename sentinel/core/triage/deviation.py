@@ -113,6 +113,15 @@ def deviations(rows: Sequence[RowPair], gaps: Mapping[str, float] | None = None)
     return Deviations(size, floor, units, overall, level, ~np.isnan(routed), statistics_same & same_sum, known)
 
 
+def growth(rows: Sequence[RowPair]) -> Floats:
+    """Rows x (norm, max, min): by how many units of the last place the absolute values grew; NaN where that is unknown."""
+    target, golden = (_numbers(rows, side)[:, [0, 2, 3]] for side in (0, 1))
+    bits = np.array([min(_bits(t.dtype), _bits(g.dtype)) for t, g in rows], dtype=np.float64)[:, None]
+    with np.errstate(invalid="ignore"):
+        grown: Floats = (target - golden) / _unit(golden, bits) * np.where(golden < 0, -1.0, 1.0)
+    return np.where(np.isfinite(grown), grown, np.nan)
+
+
 def _routed(rows: Sequence[RowPair]) -> Floats:
     """The difference in length as a share, where a call was given more or fewer rows of the same width; NaN for all others.
 

@@ -129,13 +129,15 @@ class Deviating:
         """Note what a call of agreeing inputs added on its own."""
         for row in () if node.children or node.backward else node.outputs:
             size, overall = self._sizes[row], self._levels[row][1]
+            if self._routed[row]:
+                continue
             if explained[1] <= _FRESH_SHARE * overall or overall == 0:
                 kind = self._rows[row][1].name.split(".")[-3]
                 self.fresh.append(Fresh(kind, size[0], size[1], overall))
 
     def score(self, row: int, node: Node, explained: Level, role: str) -> float:
         """The worst of the three measures over its allowance."""
-        if role == "weight" or (role == "gradient" and self._given_other_rows(node)):
+        if role == "weight" or (role == "gradient" and self.given_other_rows(node)):
             return 0.0
         if self._exact[row]:
             self._trail.step(self._sizes[row], self._floors[row], equal=True, half=False)
@@ -159,7 +161,7 @@ class Deviating:
         """The faults without one that only broke a trail of equal numbers, unless what follows bears it out."""
         return list(faults) if self._trail.goes_on() else [fault for fault in faults if fault.score != BROKEN_SCORE]
 
-    def _given_other_rows(self, node: Node) -> bool:
+    def given_other_rows(self, node: Node) -> bool:
         """Whether an expert saw other tokens: its weights' gradients then say nothing."""
         calls = [node, node.forward] if node.forward is not None else [node]
         return any(self._routed[row] for call in calls for row in call.inputs)

@@ -59,7 +59,12 @@ def divergence_of_fault(stage: str, forest: Forest, fault: Fault) -> Divergence:
     row = _shown_row(forest, fault)
     target, golden = forest.rows[row]
     direction = "backward" if fault.node.backward else "forward"
-    why = f"{_why(forest, fault, module)}: {_gap(target, golden)}, {fault.score:.3g} times what is allowed there"
+    far = (
+        f"and more of its numbers moved alike: clean pairs show so much together in one of 10^{fault.rarity:.0f} cases"
+        if fault.rarity
+        else f"{fault.score:.3g} times what is allowed there"
+    )
+    why = f"{_why(forest, fault, module)}: {_gap(target, golden)}, {far}"
     return Divergence(
         stage, target.name, module, direction, target.position, why, statistics_of(target), statistics_of(golden)
     )

@@ -11,7 +11,7 @@ module pass on, and moderately amplify, the deviation of its inputs and weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Triple = tuple[float, float, float]
@@ -87,12 +87,3 @@ class Tolerance:
             return wide * (factors[index] * floor[index] + few * passed)
 
         return (of(0), of(1), of(2))
-
-
-def learn(scores: Iterable[tuple[tuple[str, str, str], float]], margin: float = 1.5) -> Tolerance:
-    """Widen each group so that the scores seen on clean pairs stay below one by `margin`."""
-    widest: dict[tuple[str, str, str], float] = {}
-    for group, score in scores:
-        if score * margin > widest.get(group, 1.0):
-            widest[group] = score * margin
-    return Tolerance(widest)

@@ -6,20 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sentinel.core.triage.calibration import Calibration, calibrate
 from sentinel.core.triage.comparable import Weights, judge_rows, judge_weights
-from sentinel.core.triage.deviation import Deviations, deviations
-from sentinel.core.triage.forest import Forest, grow
+from sentinel.core.triage.deviation import Deviations
+from sentinel.core.triage.forest import Forest
+from sentinel.core.triage.joint import Sighting, parted_together
 from sentinel.core.triage.judging import Deviating, background
-from sentinel.core.triage.outline import Entry, outline
-from sentinel.core.triage.pairing import Pairing, pair_up, renaming
+from sentinel.core.triage.noise import Noise
+from sentinel.core.triage.outline import Entry
+from sentinel.core.triage.pairing import Pairing
+from sentinel.core.triage.sides import Side, Stats, prepare, rank_pairs, stage_pairs
 from sentinel.core.triage.structure import structure
 from sentinel.core.triage.tell import divergence_of_fault, divergence_of_weights
-from sentinel.core.triage.tolerance import Tolerance, learn
+from sentinel.core.triage.tolerance import Tolerance
 from sentinel.core.triage.walk import Fault, Walk
-from sentinel.records import STAGES, Comparable, Divergence, LayerStat, Triage
-
-Stats = Sequence[LayerStat]
-Side = Mapping[str, Mapping[int, Stats]]
+from sentinel.records import Comparable, Divergence, Triage
 
 # Weights further apart than this are another model, not a few updates: their outputs prove nothing.
 MOVED_TOO_FAR = 0.02
@@ -57,6 +58,7 @@ def compare(
     clean: Sequence[tuple[Side, Side]] = (),
     mapping: Mapping[str, str] | None = None,
     elements: Mapping[str, float] | None = None,
+    calibration: Calibration | None = None,
 ) -> Triage:
     """Say where the target parts from the golden dump first.
 
@@ -68,90 +70,37 @@ def compare(
         clean: pairs (target, golden) that differ by hardware or kernels only; they widen what is tolerated.
         mapping: target's module path -> golden's, where the two name things differently.
         elements: file of a target's tensor -> relative norm of its difference, where tensors were compared by element.
+        calibration: what is known of clean pairs already; None: the factory's factors, and no evidence from rows together.
     """
-    tolerance = learn(score for pair in clean for score in _clean_scores(pair, mapping or {}))
+    known = calibration or Calibration()
+    for pair in clean:
+        known = known.merged(calibrate(pair, mapping or {}))
     notes: list[str] = []
     verdicts: list[RankVerdict] = []
-    for stage, mine, theirs in _stage_pairs(target, golden, notes):
-        for rank, other in _rank_pairs(mine, theirs, stage, notes):
+    for stage, mine, theirs in stage_pairs(target, golden, notes):
+        for rank, other in rank_pairs(mine, theirs, stage, notes):
             verdicts.append(
-                _judge((stage, rank), (mine[rank], theirs[other]), tolerance, (mapping or {}, elements or {}), notes)
+                _judge((stage, rank), (mine[rank], theirs[other]), known, (mapping or {}, elements or {}), notes)
             )
     step = None if target_step is None or golden_step is None else target_step == golden_step
     return _summary(verdicts, step, target_step, notes)
 
 
-def _stage_pairs(
-    target: Side, golden: Side, notes: list[str]
-) -> list[tuple[str, Mapping[int, Stats], Mapping[int, Stats]]]:
-    common = sorted(set(target) & set(golden), key=_flow)
-    if not common and len(target) == len(golden) == 1:
-        stage, other = next(iter(target)), next(iter(golden))
-        return [(stage if stage in STAGES else other, target[stage], golden[other])]
-    notes += [f"stage {stage} was dumped in the target only" for stage in sorted(set(target) - set(golden), key=_flow)]
-    notes += [
-        f"stage {stage} was dumped in the golden run only" for stage in sorted(set(golden) - set(target), key=_flow)
-    ]
-    return [(stage, target[stage], golden[stage]) for stage in common]
-
-
-def _flow(stage: str) -> tuple[int, str]:
-    return (STAGES.index(stage) if stage in STAGES else len(STAGES), stage)
-
-
-def _rank_pairs(
-    mine: Mapping[int, Stats], theirs: Mapping[int, Stats], stage: str, notes: list[str]
-) -> list[tuple[int, int]]:
-    common = sorted(set(mine) & set(theirs))
-    if common:
-        if set(mine) != set(theirs):
-            notes.append(
-                f"{stage}: ranks {_list(mine)} against {_list(theirs)}; compared {_list(common)}, the others have no partner"
-            )
-        return [(rank, rank) for rank in common]
-    one, other = min(mine), min(theirs)
-    notes.append(f"{stage}: rank {one} of the target compared with rank {other} of the golden dump, no rank is common")
-    return [(one, other)]
-
-
-def _list(ranks: Mapping[int, Stats] | Sequence[int]) -> str:
-    return ", ".join(str(rank) for rank in sorted(ranks))
-
-
-def _prepare(
-    mine: Stats, theirs: Stats, mapping: Mapping[str, str], elements: Mapping[str, float] | None = None
-) -> tuple[Pairing, Forest, Deviations, str]:
-    rename, note = renaming(mine, theirs, mapping)
-    pairing = pair_up(outline(mine, rename), outline(theirs))
-    forest = grow(pairing.pairs)
-    return pairing, forest, deviations(forest.rows, elements), note
-
-
-def _clean_scores(pair: tuple[Side, Side], mapping: Mapping[str, str]) -> list[tuple[tuple[str, str, str], float]]:
-    scores: list[tuple[tuple[str, str, str], float]] = []
-    for _, mine, theirs in _stage_pairs(pair[0], pair[1], []):
-        for rank, other in _rank_pairs(mine, theirs, "", []):
-            _, forest, measured, _ = _prepare(mine[rank], theirs[other], mapping)
-            judge = Deviating(forest, measured, Tolerance())
-            list(Walk(forest, judge).faults())
-            scores += [(group, score) for group, score, _, _ in judge.seen]
-    return scores
-
-
 def _judge(
     place: tuple[str, int],
     sides: tuple[Stats, Stats],
-    tolerance: Tolerance,
+    known: Calibration,
     given: tuple[Mapping[str, str], Mapping[str, float]],
     notes: list[str],
 ) -> RankVerdict:
     stage, rank = place
-    pairing, forest, measured, note = _prepare(*sides, *given)
+    pairing, forest, measured, note = prepare(*sides, *given)
     notes += [note] if note and note not in notes else []
     compared = int(measured.known.sum())
     rows, rows_why = judge_rows(forest, measured)
     weights = judge_weights(forest, measured, frozen=stage == "ref_compute_log_prob")
-    found, added = _faults(forest, measured, replace(tolerance, moved=weights.typical if weights.moved else None))
+    tolerance = Tolerance(known.widened, moved=weights.typical if weights.moved else None)
+    found, added = _faults(forest, measured, tolerance, known.noise)
     if added:
         notes.append(
             f"{stage} rank {rank}: every operation adds about {added:.1g} of its own: another arithmetic (TF32, HF32?)"
@@ -172,13 +121,17 @@ def _judge(
     )
 
 
-def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance) -> tuple[list[Fault], float]:
+def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance, noise: Noise) -> tuple[list[Fault], float]:
     """The origins, and what every operation adds on its own, which is learnt in a first pass."""
     judge = Deviating(forest, measured, tolerance)
-    found = judge.confirmed(list(Walk(forest, judge).faults()))
+    sighting = Sighting(judge, forest, measured)
+    found = judge.confirmed(list(Walk(forest, sighting).faults()))
     added = background(judge.fresh, LEAST_BACKGROUND) if found and tolerance.moved is None else 0.0
     if added:
         found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())
+    if not found:
+        together = parted_together(sighting.sighted, sighting.equal, noise)
+        return ([together] if together is not None else []), added
     return _without_border_cases(found), added
 
 

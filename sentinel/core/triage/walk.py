@@ -28,6 +28,8 @@ class Fault:
     """Deviation over what is allowed; above 1."""
     before: Node | None
     """The call that completed before it, with agreeing outputs."""
+    rarity: float = 0.0
+    """Of evidence that only all numbers of a module together carry: the power of ten by which clean pairs show so much."""
 
 
 def most(*levels: Level) -> Level:
