@@ -114,6 +114,27 @@ class RolloutRow:
     step: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutRecording:
+    """A recording of verl's rollouts for replays, as it lies on disk; its pickles are not opened."""
+
+    path: str
+    """The folder of steps `<dump_dir>/<names>/<shape>`."""
+    names: str
+    """`<experiment>_<project>`."""
+    shape: str
+    """`GBS<batch>_N<n>_in<prompt length>_out<response length>`."""
+    layout: str
+    """v0 (which the fully async trainer writes, too) or v1; empty where no step is complete."""
+    steps: tuple[int, ...]
+    """Complete ones."""
+    broken: Mapping[int, str] = field(default_factory=dict)
+    """Step -> what is wrong with it."""
+    inner: int = 1
+    """V1: most mini-batches of a step."""
+    bytes: int = 0
+
+
 # --------------------------------------------------------------------------- events: what the engine is told
 
 

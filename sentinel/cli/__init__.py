@@ -32,6 +32,7 @@ GROUPS = (
     "evaluation",
     "preflight",
     "rollout",
+    "stub",
     "doctor",
 )
 """Modules of this package that hold verbs, in the order of `sentinel --help`."""

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentinel.core.rollout import live, replayed
+from sentinel.core.rollout.place import place_of
 from sentinel.core.rollout.rows import HEALTHY, judge_step
 from sentinel.core.rollout.side import Circumstances
 from sentinel.daemon.rollout_baseline import BaselineText, baseline_text, text_hash
 from sentinel.errors import SentinelError
 from sentinel.records import EvidenceFound, Finding, RolloutRow, Suspect, WorkerSaid
-from sentinel.sources.rollout_recording import place_of, recordings
+from sentinel.sources.rollout_recording import recordings
 from sentinel.sources.rollout_text import read_step
 
 if TYPE_CHECKING:

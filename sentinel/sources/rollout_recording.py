@@ -12,89 +12,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sentinel.errors import BaselineError
+from sentinel.records import RolloutRecording
 
 V0_FILE, V1_FILE, META = "gen_batch.dp", "tq_batch.pt", "meta.json"
 _SHAPE = re.compile(r"GBS(\d+)_N(\d+)_in(\d+)_out(\d+)")
 _META_LIMIT = 1 << 16
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """What of a run's configuration is part of the path."""
-
-    experiment: str
-    project: str
-    batch: int
-    n: int
-    prompt_length: int
-    response_length: int
-    inner: int = 1
-    """V1: mini-batches that one step samples (parameter_sync_step)."""
-
-    @property
-    def names(self) -> str:
-        """First folder."""
-        return f"{self.experiment}_{self.project}"
-
-    @property
-    def shape(self) -> str:
-        """Second folder."""
-        return f"GBS{self.batch}_N{self.n}_in{self.prompt_length}_out{self.response_length}"
-
-    @property
-    def folder(self) -> str:
-        """Both."""
-        return f"{self.names}/{self.shape}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """One recording."""
-
-    path: Path
-    """The folder of steps."""
-    names: str
-    shape: str
-    layout: str
-    """v0 (which the fully async trainer writes, too) or v1; empty where no step is complete."""
-    steps: tuple[int, ...]
-    """Complete ones."""
-    broken: Mapping[int, str]
-    """Step -> what is wrong with it."""
-    inner: int = 1
-    """V1: most mini-batches of a step."""
-    bytes: int = 0
-
-
-def place_of(config: Mapping[str, Any]) -> Place | None:
-    """Where a run of this configuration looks; None where the configuration does not say everything."""
-    data, rollout = _at(config, "data"), _at(config, "actor_rollout_ref.rollout")
-    trainer = _at(config, "trainer")
-    batch = data.get("gen_batch_size") or data.get("train_batch_size")
-    numbers = (batch, rollout.get("n"), data.get("max_prompt_length"), data.get("max_response_length"))
-    names = trainer.get("experiment_name"), trainer.get("project_name")
-    if not all(str(number).isdecimal() for number in numbers) or not all(names):
-        return None
-    mode = _at(trainer, "v1").get("trainer_mode")
-    inner = _at(trainer, f"v1.{mode}").get("parameter_sync_step") if mode else 1
-    return Place(
-        experiment=str(names[0]),
-        project=str(names[1]),
-        batch=int(str(numbers[0])),
-        n=int(str(numbers[1])),
-        prompt_length=int(str(numbers[2])),
-        response_length=int(str(numbers[3])),
-        inner=int(inner) if str(inner).isdecimal() else 1,
-    )
-
-
-def recordings(root: Path) -> list[Found]:
+def recordings(root: Path) -> list[RolloutRecording]:
     """Return the recordings below a folder: a dump_dir, or one of the folders inside it.
 
     Raises:
@@ -107,7 +35,7 @@ def recordings(root: Path) -> list[Found]:
     return [_look(path) for path in shapes if path.is_dir()]
 
 
-def _look(path: Path) -> Found:
+def _look(path: Path) -> RolloutRecording:
     steps, broken, layouts, inner, size = [], {}, set(), 1, 0
     for folder in sorted(path.iterdir()):
         if not folder.is_dir() or not folder.name.isdecimal():
@@ -121,8 +49,8 @@ def _look(path: Path) -> Found:
         layouts.add(layout)
         inner = max(inner, len(parts))
         size += sum(part.stat().st_size for part in parts)
-    return Found(
-        path=path,
+    return RolloutRecording(
+        path=str(path),
         names=path.parent.name,
         shape=path.name,
         layout="/".join(sorted(layouts)),
@@ -160,12 +88,3 @@ def _part(folder: Path, name: str, step: int) -> str:
         return f"{META} is no JSON"
     told = said.get("global_steps") if isinstance(said, dict) else None
     return "" if told in (None, step) else f"{META} speaks of step {told}"
-
-
-def _at(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    for name in path.split("."):
-        inner = config.get(name)
-        if not isinstance(inner, dict):
-            return {}
-        config = inner
-    return config

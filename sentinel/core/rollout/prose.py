@@ -21,7 +21,7 @@ from sentinel.core.rollout.scripts import COMPATIBLE, script_of
 _WORD = re.compile(r"[^\W\d_]+")
 _ASCII_WORD = re.compile(r"[a-z]+")
 _HAN = re.compile(r"[\u3400-\u9fff]")
-_HARD = re.compile(r"[\n\r:;：；，,、。|()（）/=→\-]+")
+_HARD = re.compile(r"[\n\r:;：；，,、。！？!?|()（）/=→\-]+|\.(?=\s)")
 _ODD = re.compile(r"(?<![^\s])[.\-_@$%&#/\\=>:<\]})(]+\w|[a-z][A-Z]|\w[\]})(;\"]+[\w({\[]|\w_\w")
 """Marks of torn code: signs stuck to a word's front, a capital inside a word, brackets between letters."""
 

@@ -80,8 +80,8 @@ def _unreadable(text: str, visible: int) -> str | None:
         found += text.count("<unk>")
     if not text.isascii():
         found += len(_MOJIBAKE.findall(text))
-    # One may be the half of a character that the length limit cut.
-    if found >= 2 and found >= _UNREADABLE_SHARE * visible:
+    # One or two may be halves of characters that a limit cut.
+    if found >= 3 and found >= _UNREADABLE_SHARE * visible:
         return f"{found} of {visible} characters are undecodable or control characters"
     return None
 
