@@ -114,3 +114,13 @@ def test_a_score_above_the_rules_bound_is_found_at_once():
     state, _ = watched(an_engine(), bad, REFERENCE)
 
     assert (incidents(state)[0].opened_at_step, incidents(state)[0].stage) == (9, "compute_rm_score")
+
+
+def test_prompts_that_no_seed_has_are_another_data_order():
+    bad = changed(a_grpo_run(steps=40, seed=11), at=9, change=shifted("prompt_length/mean", 0.5))
+
+    state, _ = watched(an_engine(), bad, REFERENCE)
+    lone, _ = watched(an_engine(), bad, a_reference(SEEDS[0]))
+
+    assert [(found.kind, found.stage, found.opened_at_step) for found in incidents(state)] == [("mismatch", "data", 9)]
+    assert not [found for found in incidents(lone) if found.kind == "mismatch"]

@@ -205,3 +205,35 @@ def test_steps_that_were_not_recorded_are_judged_as_free():
     state, _ = watched(an_engine(), half, reference)
 
     assert not [incident for incident in incidents(state) if incident.kind == "mismatch"]
+
+
+def test_a_run_that_was_bit_identical_beside_coarse_twins_is_held_to_rounding():
+    coarse = a_reference(RUN, twins=(repeated(RUN, noise=1e-3, seed=3),))
+    slight = scaled("actor/kl_loss", 1.002)
+
+    late, _ = watched(an_engine(), changed(RUN, at=6, change=slight), coarse)
+    never, _ = watched(an_engine(), changed(repeated(RUN, noise=1e-4, seed=5), at=6, change=slight), coarse)
+
+    assert [(found.opened_at_step, found.stage) for found in incidents(late)] == [(6, "ref_compute_log_prob")]
+    assert incidents(never) == []
+
+
+def test_other_prompts_from_the_first_step_on_are_a_fault_of_a_replay_and_no_free_run():
+    change = shifted("prompt_length/mean", 1.0, "global_seqlen/mean", 1.0, "critic/score/mean", -0.05)
+
+    state, _ = watched(an_engine(), changed(RUN, at=1, change=change), REFERENCE)
+
+    assert state.regime == "replayed"
+    assert [(found.kind, found.stage, found.opened_at_step) for found in incidents(state)] == [("mismatch", "data", 1)]
+
+
+def test_one_step_of_few_tokens_is_no_alarm_and_many_are():
+    once = changed(RUN, at=6, until=6, change=scaled("critic/advantages/max", 3.0))
+    stays = changed(repeated(RUN, seed=5), at=6, change=scaled("critic/advantages/max", 3.0))
+    noisy = a_reference(RUN, twins=tuple(repeated(RUN, noise=1e-2, seed=seed) for seed in range(4)))
+
+    silent, _ = watched(an_engine(), repeated(once, seed=5), noisy)
+    found, _ = watched(an_engine(), stays, noisy)
+
+    assert incidents(silent) == []
+    assert 7 <= incidents(found)[0].opened_at_step <= 12

@@ -117,3 +117,36 @@ def test_suspects_are_asked_for_only_when_an_incident_opens():
     docket, _ = filed(docket, "run", 2, [a_finding(2)], never, settings=SETTINGS)
 
     assert docket[0].incident.stage == "unknown"
+
+
+def test_a_weak_alarm_does_not_swallow_a_mismatch_that_begins_later():
+    weak = [[a_finding(step, kind="drift", score=1.2)] for step in (1, 2, 3, 4)]
+
+    incidents, said = after(*weak, [a_finding(5, kind="drift"), a_finding(5, "actor/lr", "mismatch")])
+
+    assert [(incident.kind, incident.opened_at_step) for incident in incidents] == [("drift", 1), ("mismatch", 5)]
+    assert said[-1] == (5, "opened", "run:2")
+
+
+def test_evidence_far_beyond_all_that_an_open_incident_showed_is_of_something_else():
+    weak = [[a_finding(step, kind="drift", score=1.2)] for step in (1, 2, 3, 4)]
+
+    jumped, _ = after(*weak, [a_finding(5, kind="drift", score=20.0)])
+    grown, _ = after(*weak, [a_finding(5, kind="drift", score=8.0)], [a_finding(6, kind="drift", score=50.0)])
+
+    assert [incident.opened_at_step for incident in jumped] == [1, 5]
+    assert [incident.opened_at_step for incident in grown] == [1]
+
+
+def test_what_follows_within_two_steps_is_a_consequence():
+    incidents, _ = after([a_finding(1, kind="drift", score=1.2)], [], [a_finding(3, kind="drift", score=1e6)])
+
+    assert [incident.opened_at_step for incident in incidents] == [1]
+
+
+def test_an_incident_that_is_back_speaks_of_the_step_at_which_it_is():
+    incidents, said = after([a_finding(1)], [], [], [], [a_finding(5)])
+
+    assert said[-1] == (5, "opened", "run:1")
+    assert incidents[0].because.startswith("actor/entropy at step 5.")
+    assert "first seen at step 1" in incidents[0].because
