@@ -24,6 +24,7 @@ def reply(watch: RunWatch, snapshot: RunSnapshot, told: protocol.Message) -> dic
         snapshot: the run as it stands after the message.
         told: the message.
     """
+    plan = watch.prepared.plan
     answer: dict[str, Any] = {
         "v": protocol.VERSION,
         "run": watch.run,
@@ -31,8 +32,11 @@ def reply(watch: RunWatch, snapshot: RunSnapshot, told: protocol.Message) -> dic
         "orders": [render.order_to_plain(c.order) for c in snapshot.captures if c.state in GOING_ON],
         "cancelled": [c.id for c in snapshot.captures if c.state == "cancelled"],
         "settings": {
-            "wait_seconds": watch.prepared.plan.wait_seconds,
-            "dump_root": _dump_root(watch.prepared.plan.dump_root, told.session),
+            "wait_seconds": plan.wait_seconds,
+            "dump_root": _dump_root(plan.dump_root, told.session),
+            "min_free_bytes": plan.min_free_bytes,
+            "flight_recorder_bytes": plan.flight_recorder_bytes,
+            "preload": plan.engine.capture.enabled,
         },
     }
     if told.faults:

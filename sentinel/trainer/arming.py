@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentinel.trainer.dump_folder import ProbeError
+from sentinel.trainer.footprint import ProcessFootprint
 from sentinel.trainer.fuse import attempt
-from sentinel.trainer.probe import Probe
+from sentinel.trainer.probe import Probe, import_msprobe
 
 _STATE = "_sentinel_capture"
 STAGED = "_sentinel_stages"
@@ -139,6 +140,14 @@ def _wrapped(target: Target, probe: Probe, original: Callable[..., Any], wanted:
 def chunks_of(model: Any) -> list[Any]:
     """The torch modules of a target's model."""
     return list(model) if isinstance(model, list) else [model]
+
+
+def preload(actor: Any) -> dict[str, Any]:
+    """Import msprobe, which takes seconds, before a step has to wait for it; leaves nothing else changed."""
+    footprint = ProcessFootprint()
+    failure = attempt(import_msprobe)
+    footprint.restore()
+    return {"rank": rank_of(actor), "error": "" if failure is None else f"{type(failure).__name__}: {failure}"}
 
 
 def arm(actor: Any, plan: dict[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Probe:
         self.folder.open()
         self._process = ProcessFootprint()
         # torch_npu without CANN raises anything at import, not only ImportError.
-        failure = attempt(_import_msprobe)
+        failure = attempt(import_msprobe)
         if failure is not None:
             self._process.restore()
             raise ProbeError(f"msprobe cannot be imported: {type(failure).__name__}: {failure}")
@@ -148,8 +148,6 @@ class Probe:
             return False
         register.restore_all_api()
         return True
-
-    # ------------------------------------------------------------------ one stage
 
     def around(self, stage: str, model: Any, action: Callable[[], Any]) -> Any:
         """Run `action` with the dump of `stage` on; return what it returns, raise only what it raises."""
@@ -296,5 +294,6 @@ class Probe:
         self._collectors.clear()
 
 
-def _import_msprobe() -> None:
+def import_msprobe() -> None:
+    """Import it, 2 to 4 s the first time; raises whatever an installation without its device raises."""
     import msprobe.pytorch  # noqa: F401

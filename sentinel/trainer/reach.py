@@ -99,6 +99,12 @@ def arm(trainer: Any, orders: list[Order], step: int, root: str, min_free_bytes:
     return Armed(orders, step, plan, chosen, calls, [])
 
 
+def preload(trainer: Any) -> None:
+    """Queue the import of msprobe on every worker, so that the first captured step does not wait for it."""
+    for worker in workers_of(trainer):
+        attempt(lambda worker=worker: worker.__ray_call__.remote(arming.preload))  # type: ignore[misc]
+
+
 def disarm(armed: Armed) -> None:
     """Queue the disarming; the answers are collected elsewhere."""
     armed.disarm_calls = [worker.__ray_call__.remote(arming.disarm) for worker in armed.workers]

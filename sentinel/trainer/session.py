@@ -24,6 +24,7 @@ from sentinel.trainer.reruns import Reruns
 from sentinel.trainer.values import plain_values
 
 DEFAULT_WAIT_SECONDS = 0.05
+MOST_WAIT_SECONDS = 1.0
 COLLECT_SECONDS = 300.0
 INTRODUCE_SECONDS = 30.0
 
@@ -63,6 +64,7 @@ class Session:
         self._refused: set[str] = set()
         self._reruns = Reruns(self._send_receipt)
         self._trainer: Any = None
+        self._preloaded = False
         self._introduction: dict[str, Any] | None = None
         self._introduced_at = 0.0
         self._over = threading.Event()
@@ -213,11 +215,15 @@ class Session:
         if reply.get("introduce"):
             self._introduce_again()
         settings = reply.get("settings") or {}
-        self.wait_seconds = float(settings.get("wait_seconds", self.wait_seconds))
+        # Whatever a reply says, no boundary waits longer than a second: it may be forged.
+        self.wait_seconds = min(float(settings.get("wait_seconds", self.wait_seconds)), MOST_WAIT_SECONDS)
         self.dump_root = str(settings.get("dump_root") or self.dump_root)
         if settings.get("min_free_bytes") is not None:
             self.min_free_bytes = int(settings["min_free_bytes"])
         if self._trainer is not None:
+            if settings.get("preload") and not self._preloaded:
+                self._preloaded = True
+                reach.preload(self._trainer)
             self._reruns.install(self._trainer, int(settings.get("flight_recorder_bytes") or 0))
         orders = [order for plain in reply.get("orders") or () if (order := self._readable(plain)) is not None]
         self._reruns.take([order for order in orders if order.rerun])
