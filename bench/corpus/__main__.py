@@ -47,7 +47,7 @@ def main() -> int:
         limits.write(args.catalogue, limits.fit(limits.measured(args.corpora, load_catalogue())))
         return 0
     if args.verb == "crossed":
-        document = crossed.score(args.corpora, recipes=args.recipes, processes=args.processes)
+        document = crossed.score(args.corpora, recipes=args.recipes, bare=args.bare, processes=args.processes)
         args.out.write_text(json.dumps(document) + "\n", encoding="utf-8")
         return 0
     complete = build(

@@ -27,12 +27,13 @@ else:
     import tomli as tomllib
 
 
-def score(corpora: list[Path], *, recipes: bool, processes: int) -> dict[str, object]:
-    """The document of `sentinel evaluate --details --json` over all groups of the corpora."""
+def score(corpora: list[Path], *, recipes: bool, bare: bool, processes: int) -> dict[str, object]:
+    """The document of `sentinel evaluate --details --json` over all groups of the corpora; `bare`: without twins, with one seed."""
+    options = Options(twins=False, seeds=1) if bare else Options()
     groups = limits.measured(corpora, load_catalogue())
     jobs = []
     for folder in corpora:
-        for job in jobs_of(read_corpus(folder), Options()):
+        for job in jobs_of(read_corpus(folder), options):
             (own,) = (group for group in groups if group.group == job[0])
             others = [group for group in groups if group is not own and not (recipes and group.recipe == own.recipe)]
             jobs.append((job, catalogue_of(others)))
