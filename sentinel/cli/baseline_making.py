@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentinel.cli.output import note
+from sentinel.core.triage.calibration import together
+from sentinel.daemon.calibrations import learnt, restored, stored
 from sentinel.daemon.references import gather
 from sentinel.errors import BaselineError, SettingsError
 from sentinel.sources.fingerprint import read_fingerprint
@@ -68,7 +70,9 @@ def write(
     runs = [run for material in materials for run in material.runs]
     _warn_of_repeats(runs)
     fingerprint = _fingerprint(args, materials, says)
-    dumps = [dump for material in materials for dump in material.dumps] + _named_dumps(args.dumps)
+    # A twin's dumps are no golden ones: they show how far two healthy machines part.
+    twins = [dump for one in materials if _is_twin(one) for dump in one.dumps] + _named_dumps(args.twin_dumps)
+    dumps = [dump for one in materials if not _is_twin(one) for dump in one.dumps] + _named_dumps(args.dumps)
     says(f"packing {path}")
     return write_bundle(
         path,
@@ -77,9 +81,26 @@ def write(
         dumps=dumps,
         rollouts=[*_kept_rollouts(materials), *rollouts],
         fingerprint=fingerprint,
+        calibration=_calibration(materials, dumps, twins),
         made="\n".join(text for text in (*(m.made for m in materials), _command(args)) if text),
         created=created,
     )
+
+
+def _is_twin(material: Material) -> bool:
+    return bool(material.runs) and all(run.twin for run in material.runs)
+
+
+def _calibration(
+    materials: Sequence[Material], golden: Sequence[GoldenDump], twins: Sequence[GoldenDump]
+) -> bytes | None:
+    """Return what dumps of twins teach, with what the bundle knew before."""
+    known = [restored(one.calibration, one.name) for one in materials if one.calibration is not None]
+    fresh = learnt(golden, twins)
+    if twins and fresh is None:
+        note("the dumps of twins are left out: none is of the step and stage of a golden dump")
+    found = [*known, *([fresh] if fresh is not None else [])]
+    return stored(together(found)) if found else None
 
 
 def named_rollouts(args: argparse.Namespace, materials: Sequence[Material], scratch: Path) -> list[Path]:
@@ -131,7 +152,7 @@ def _command(args: argparse.Namespace) -> str:
     output = getattr(args, "output", None)
     words = ["record" if output else "add", *([] if output else [str(args.bundle)]), *args.sources]
     words += ["-o", str(output)] if output else []
-    for option in ("twin", "dumps", "model", "config", "fingerprint", "rollouts", "rollout_rows", "name"):
+    for option in ("twin", "dumps", "twin_dumps", "model", "config", "fingerprint", "rollouts", "rollout_rows", "name"):
         value = getattr(args, option, None)
         for one in value if isinstance(value, list) else [value]:
             words += [f"--{option.replace('_', '-')}", str(one)] if one is not None else []

@@ -68,6 +68,14 @@ def _add_material(parser: argparse.ArgumentParser) -> None:
         help="golden dumps, step_<N>/<stage>/step0/rank<r>",
     )
     parser.add_argument(
+        "--twin-dumps",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="dumps of a twin at the same steps: show how far healthy machines part, and are not kept themselves",
+    )
+    parser.add_argument(
         "--rollouts",
         action="append",
         default=[],
@@ -112,9 +120,9 @@ def add_to_bundle(args: argparse.Namespace) -> int:
     from sentinel.daemon.references import gather
     from sentinel.storage.bundle import is_bundle
 
-    if not (args.sources or args.twin or args.dumps or args.rollouts or args.model or args.config):
+    if not (args.sources or args.twin or args.dumps or args.twin_dumps or args.rollouts or args.model or args.config):
         raise SettingsError(
-            "baseline add: nothing to add; name a SOURCE, --twin, --dumps, --rollouts, --model or --config"
+            "baseline add: nothing to add; name a SOURCE, --twin, --dumps, --twin-dumps, --rollouts, --model or --config"
         )
     if args.bundle.is_file() and not is_bundle(args.bundle):
         raise BaselineError(

@@ -34,6 +34,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar=("TARGET2", "GOLDEN2"),
         help="a healthy pair of the same two machines: shows how far they part anyway",
     )
+    parser.add_argument("--baseline", metavar="BUNDLE", help="bundle whose twins' dumps show how far the machines part")
     parser.add_argument(
         "--map", metavar="FILE", help="YAML or JSON: module path of the target -> path in the golden dump"
     )
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Answer and return 0 for `same` and `clean`, else 1."""
     from sentinel.cli.output import emit
     from sentinel.core.report.render import triage_to_plain
+    from sentinel.daemon.calibrations import of_baseline
     from sentinel.daemon.triaging import triage_paths
     from sentinel.errors import SettingsError
 
@@ -57,9 +59,21 @@ def run(args: argparse.Namespace) -> int:
         stages=args.stages.split(",") if args.stages else None,
         clean=tuple(args.clean) if args.clean else None,
         mapping=_mapping(args.map) if args.map else None,
+        calibration=of_baseline(_bundle(args.baseline)),
     )
     emit(args, triage_to_plain(answer) or {}, lambda console: _print(console, answer))
     return 0 if answer.verdict in _FINE else 1
+
+
+def _bundle(path: str | None) -> str | None:
+    from pathlib import Path
+
+    from sentinel.errors import BaselineError
+    from sentinel.storage.bundle import is_bundle
+
+    if path is not None and not (Path(path).is_file() and is_bundle(Path(path))):
+        raise BaselineError(path, "is no baseline bundle; make one with sentinel baseline record")
+    return path
 
 
 def _mapping(path: str) -> Mapping[str, str]:

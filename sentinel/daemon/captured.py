@@ -18,6 +18,7 @@ from sentinel.records import DUMPABLE_STAGES, TrainerDescribed, Triage
 from sentinel.sources.msprobe_dump import find_dumps, read_rank
 
 if TYPE_CHECKING:
+    from sentinel.core.triage.calibration import Calibration
     from sentinel.daemon.run_watch import RunWatch
     from sentinel.records import AskTriage, Effect, Reference
 
@@ -84,12 +85,17 @@ class Golden:
 
         return golden_path(self.baseline, self.reference, step, stage, self.cache)
 
+    def calibration(self) -> Calibration:
+        """Return what clean pairs taught, those of the baseline's own twins included."""
+        from sentinel.daemon.calibrations import of_baseline  # here for the reason that `planning` states
+
+        return of_baseline(self.baseline)
+
 
 def healthy_of(watch: RunWatch) -> tuple[str, ...]:
     """Return the stage directories of a run's own healthy dump."""
     found = (c.receipt for c in watch.state.book.captures if c.id == f"{watch.run}:{HEALTHY}" and c.receipt is not None)
     return next((receipt.paths for receipt in found), ())
-
 
 def triage(ask: AskTriage, golden: Golden) -> Triage:
     """Return what the dumps of a capture show: the first answer of the highest worth, by step, then by suspicion."""
@@ -132,7 +138,7 @@ def _one(ask: AskTriage, golden: Golden, step: int, stage: str, path: str) -> Tr
         other = golden.find(step, stage)
         if other is None:
             return _beside_itself(golden.beside_itself(stage), step, stage, path)
-        return _priced(triage_paths(path, other), path)
+        return _priced(triage_paths(path, other, calibration=golden.calibration()), path)
     except (SentinelError, OSError) as error:
         return nothing(str(error), step=step, target=path)
 

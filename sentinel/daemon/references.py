@@ -34,6 +34,8 @@ class Material:
     fingerprint: Mapping[str, object] | None = None
     notes: tuple[str, ...] = ()
     """What was left out and why, for people."""
+    calibration: bytes | None = None
+    """Of triage, where the bundle holds one."""
 
 
 def load_reference(path: Path | str) -> Reference:
@@ -135,6 +137,7 @@ def _from_bundle(bundle: Bundle, scratch: Path) -> Material:
         dumps=bundle.extract_dumps(scratch / "dumps"),
         rollouts=bundle.extract_rollouts(scratch / "rollouts"),
         fingerprint=reference.fingerprint,
+        calibration=bundle.calibration(),
     )
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sentinel.core.triage import compare, first_non_finite
+from sentinel.core.triage.calibration import Calibration
 from sentinel.core.triage.sides import Side
 from sentinel.daemon.calibrations import shipped
 from sentinel.errors import UnreadableDump
@@ -24,6 +25,7 @@ def triage_paths(
     stages: Sequence[str] | None = None,
     clean: tuple[str, str] | None = None,
     mapping: Mapping[str, str] | None = None,
+    calibration: Calibration | None = None,
 ) -> Triage:
     """Say where a dump parts from its golden one, or, without a golden one, where its first NaN or Inf arises.
 
@@ -33,12 +35,13 @@ def triage_paths(
         stages: look at these only.
         clean: a pair (target, golden) known to be healthy, which shows how far the two machines part.
         mapping: target's module path -> golden's.
+        calibration: what clean pairs taught; None: what comes with Sentinel.
 
     Raises:
         UnreadableDump: either cannot be read.
     """
     with _collector_paused():
-        return _triage(target, golden, tuple(stages) if stages else None, clean, mapping)
+        return _triage(target, golden, tuple(stages) if stages else None, clean, mapping, calibration or shipped())
 
 
 @contextmanager
@@ -53,12 +56,13 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _triage(
+def _triage(  # noqa: PLR0917  # the arguments of triage_paths, in its order
     target: str,
     golden: str | None,
     wanted: tuple[str, ...] | None,
     clean: tuple[str, str] | None,
     mapping: Mapping[str, str] | None,
+    calibration: Calibration,
 ) -> Triage:
     if golden is None:
         dump = read_dump(target, step=_first_step(target), stages=wanted)
@@ -73,7 +77,7 @@ def _triage(
         golden_step=theirs.step,
         clean=[_sides(clean, wanted)] if clean else (),
         mapping=mapping,
-        calibration=shipped(),
+        calibration=calibration,
         elements={paths[0]: gap.relative for paths, gap in gaps.items()},
     )
     notes = [*answer.notes, *_remarks(mine, theirs), *([said] if said else [])]

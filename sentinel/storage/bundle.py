@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.parquet"
+CALIBRATION = "triage_calibration.json"
+"""What clean pairs of dumps taught, where the baseline has dumps of twins."""
 _MANIFEST_LIMIT = 64 << 20
 _METRICS_LIMIT = 4 << 30
+_CALIBRATION_LIMIT = 64 << 20
 _ROLLOUT_LIMIT = 2 << 30
 
 
@@ -74,6 +77,7 @@ def write_bundle(
     dumps: Sequence[GoldenDump] = (),
     rollouts: Path | Sequence[Path] | None = None,
     fingerprint: Mapping[str, object] | None = None,
+    calibration: bytes | None = None,
     made: str = "",
     created: str | None = None,
 ) -> Manifest:
@@ -88,6 +92,7 @@ def write_bundle(
         dumps: golden dumps with the stage folders on disk that hold them.
         rollouts: folder or folders of rollout files, packed whole.
         fingerprint: of model and configuration.
+        calibration: of triage, learnt from dumps of twins.
         made: how it was made.
         created: time in the manifest's form.
 
@@ -102,6 +107,8 @@ def write_bundle(
         with ArchiveWriter(path) as archive:
             table = metrics_table.to_parquet([run.readings for run in ordered], keys)
             archive.add(METRICS, io.BytesIO(table), packed=True)
+            if calibration is not None:
+                archive.add(CALIBRATION, io.BytesIO(calibration), packed=True)
             _add_files(archive, golden | {f"rollouts/{below}": file for below, file in packed.items()})
             manifest = Manifest(
                 format=manifests.FORMAT,
@@ -218,6 +225,15 @@ class Bundle:
             return [json.loads(line) for line in text.split(b"\n") if line.strip()]
         except (ValueError, RecursionError) as error:
             raise BaselineError(self.path, f"its part {member} is no JSON lines: {error}") from error
+
+    def calibration(self) -> bytes | None:
+        """Return what dumps of twins taught, as it was stored; None where the baseline has none.
+
+        Raises:
+            BaselineError: it is damaged.
+        """
+        part = self.contents.parts.get(CALIBRATION)
+        return None if part is None else self._archive.read(CALIBRATION, limit=_CALIBRATION_LIMIT, sha256=part.sha256)
 
     def _runs(self) -> tuple[ReferenceRun, ...]:
         entries = self.contents.runs

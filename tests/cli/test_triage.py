@@ -2,6 +2,7 @@
 """`sentinel triage`: exit codes, the JSON form, and one line for whatever is wrong."""
 
 import json
+import shutil
 
 import pytest
 
@@ -16,6 +17,12 @@ def broken(found):
     for tensor in tensors(found["data"]["Module.model.layers.1.mlp.up_proj.Linear.forward.0"]["output"]):
         for key in ("Max", "Min", "Mean", "Norm"):
             tensor[key] *= 1.05
+
+
+def noisy(found):
+    for tensor in tensors(found["data"]["Module.model.layers.1.mlp.up_proj.Linear.forward.0"]["output"]):
+        for key in ("Max", "Min", "Mean", "Norm"):
+            tensor[key] *= 1.0001
 
 
 def not_a_number(found):
@@ -106,3 +113,33 @@ def test_what_is_wrong_with_the_input_is_one_line(capsys, tmp_path, golden, word
     assert (code, out) == (2, "")
     assert why in err
     assert err.count("\n") == 1
+
+
+def test_the_twins_of_a_baseline_show_how_far_the_two_machines_part(capsys, golden, target, tmp_path):
+    step = tmp_path / "g" / "step_0" / "actor_update"
+    shutil.copytree(golden, step)
+    twin = tmp_path / "t" / "step_0" / "actor_update"
+    shutil.copytree(target(noisy), twin)
+    log = tmp_path / "run.jsonl"
+    log.write_text('{"step": 1, "data": {"actor/loss": 0.5}}\n')
+    bundle = str(tmp_path / "b.sentinel")
+    parts = ["--dumps", str(tmp_path / "g"), "--twin-dumps", str(tmp_path / "t")]
+    assert cli.main(["baseline", "record", str(log), "-o", bundle, *parts]) == 0
+    capsys.readouterr()
+
+    alone, _, _ = ask(capsys, str(twin), str(step), "--json")
+    known, out, _ = ask(capsys, str(twin), str(step), "--baseline", bundle, "--json")
+
+    assert (alone, known) == (1, 0)
+    assert json.loads(out)["verdict"] == "same"
+    # What was learnt stays when something is added.
+    assert cli.main(["baseline", "add", bundle, "--twin", str(log)]) == 0
+    capsys.readouterr()
+    assert ask(capsys, str(twin), str(step), "--baseline", bundle, "--json")[0] == 0
+
+
+def test_a_baseline_that_is_no_bundle_is_one_line(capsys, golden):
+    code, out, err = ask(capsys, golden, golden, "--baseline", golden)
+
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "no baseline bundle" in err
