@@ -36,6 +36,6 @@ missing=0
 while kill -0 "$head" 2>/dev/null && [ "$missing" -lt 3 ]; do
   if sentinel status --timeout 30 >/dev/null; then missing=0; else missing=$((missing + 1)); fi
   sleep 15 &
-  wait $!
+  wait $! || true # a signal that is trapped ends the waiting, not the service
 done
 exit 1

@@ -67,6 +67,14 @@ def test_the_daemon_is_served_in_the_foreground_and_a_signal_ends_it_all(short):
         below = psutil.Process(script.pid).children(recursive=True)
         assert below
 
+        settings.write_text(settings.read_text() + "regime: free\n")
+        script.send_signal(signal.SIGHUP)
+        while '"applied": ["regime"]' not in (short / "home" / "daemon.log").read_text():
+            assert script.poll() is None, script.stdout.read()
+            assert time.monotonic() < end
+            time.sleep(0.5)
+        assert healthy(http)
+
         script.send_signal(signal.SIGTERM)
         assert script.wait(60) == 0
         _, left = psutil.wait_procs(below, timeout=30)
