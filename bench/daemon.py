@@ -186,7 +186,7 @@ def idle_in_ray() -> list[dict]:
             empty = ray.remote(num_cpus=0)(_Empty).remote()
             ray.get(empty.pid.remote())  # what is loaded with the first answer counts
             pids = [ray.get(daemon.query.remote("status"))["pid"], ray.get(empty.pid.remote())]
-            (memory, share), (bare, _) = map(waited, pids)
+            (memory, share), (bare, bare_share) = map(waited, pids)
             ray.get(daemon.shut_down.remote())
             ray.kill(daemon, no_restart=True)
     finally:
@@ -195,6 +195,7 @@ def idle_in_ray() -> list[dict]:
         {"name": "idle daemon in Ray: memory", "value": memory, "unit": "MB", "limit": 150.0},
         {"name": "empty Ray actor: memory", "value": bare, "unit": "MB", "limit": None},
         {"name": "idle daemon in Ray: share of a core", "value": share, "unit": "%", "limit": 1.0},
+        {"name": "empty Ray actor: share of a core", "value": bare_share, "unit": "%", "limit": None},
     ]
 
 

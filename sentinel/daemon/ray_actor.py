@@ -29,8 +29,6 @@ NAMESPACE = "sentinel"
 LOADED_AT = time.time()
 """When this process began to know of the daemon."""
 _DISMISSED = b"sentinel_dismissed_at"
-SMALL = {"MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"}
-"""Thirty threads of Ray, each with a heap of its own, would hold memory that nobody uses; nothing here multiplies matrices."""
 
 
 class WatchdogActor:
@@ -132,7 +130,7 @@ def own_runtime_env() -> dict[str, Any]:
     paths = [] if root in installed else [root]
     # The libraries that Sentinel needs may come the same way.
     paths += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path not in paths]
-    return {"env_vars": {**SMALL, **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {})}}
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}} if paths else {}
 
 
 def shed_inherited_environment() -> None:
