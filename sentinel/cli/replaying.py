@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sentinel.core.engine import Engine, WatchState
+    from sentinel.core.rollout.decision import Decision
     from sentinel.records import ReadResult, Reference, ReferenceRun, RunSnapshot
 
 NO_TRAINER = "a file is judged: no trainer is attached that could dump a step"
@@ -28,6 +29,8 @@ class Outcome:
     """healthy, diverged, not_comparable or no_metrics."""
     snapshot: RunSnapshot
     steps: int
+    decision: Decision
+    """Which side the fault is on, as far as this comparison tells."""
     warnings: tuple[str, ...] = field(default=())
 
 
@@ -61,7 +64,7 @@ def run_replay(args: argparse.Namespace) -> int:
     from sentinel.daemon.references import load_references
     from sentinel.records import ReadResult
 
-    candidate = _candidate(args.candidate)
+    candidate = candidate_of(args.candidate)
     assert isinstance(candidate, ReadResult)
     reference = load_references(args.baseline, args.twin)
     plain = EngineSettings()
@@ -71,7 +74,8 @@ def run_replay(args: argparse.Namespace) -> int:
     return 0 if outcome.verdict == HEALTHY else 1
 
 
-def _candidate(path: str) -> ReadResult:
+def candidate_of(path: str) -> ReadResult:
+    """A metric file or a recording, read whole."""
     from pathlib import Path
 
     from sentinel.sources import read_file
@@ -89,6 +93,7 @@ def replayed(
     engine: Engine, name: str, candidate: ReadResult, reference: Reference | None, regime: str = "auto"
 ) -> Outcome:
     """Walk the engine over every step of the file."""
+    from sentinel.core.rollout.decision import METRICS, decide
     from sentinel.records import StepReported
 
     if reference is not None and candidate.resolution is not None:
@@ -101,7 +106,11 @@ def replayed(
     bare = () if reference is not None else ("no_baseline: only the rules that need none were applied",)
     warnings = tuple(dict.fromkeys((*candidate.warnings, *bare, *snapshot.warnings)))
     return Outcome(
-        verdict=_verdict(state, snapshot, reference), snapshot=snapshot, steps=state.steps_seen, warnings=warnings
+        verdict=_verdict(state, snapshot, reference),
+        snapshot=snapshot,
+        steps=state.steps_seen,
+        decision=decide(snapshot.regime, snapshot.incidents, engine.charts(state, METRICS)),
+        warnings=warnings,
     )
 
 
@@ -129,6 +138,13 @@ def to_plain(outcome: Outcome) -> dict[str, object]:
         "steps": outcome.steps,
         "verdict": outcome.verdict,
         "incidents": [incident_to_plain(incident) for incident in outcome.snapshot.incidents],
+        "decision": {
+            "side": outcome.decision.side,
+            "stage": outcome.decision.stage,
+            "because": outcome.decision.because,
+            "evidence": list(outcome.decision.evidence),
+            "equal_up_to_step": outcome.decision.equal_up_to_step,
+        },
         "warnings": list(outcome.warnings),
     }
 
@@ -149,5 +165,9 @@ def show(outcome: Outcome, console: Console) -> None:
             console.print(f"  {suspect.confidence:5.0%}  {suspect.stage}: {suspect.because}")
         for note in incident.notes:
             console.print(f"  - {note}")
+    if snapshot.baseline:
+        console.print(f"decision: {outcome.decision.side}: {outcome.decision.because}", style="bold")
+        for line in outcome.decision.evidence:
+            console.print(f"  {line}")
     for warning in outcome.warnings:
         console.print(f"warning: {warning}")

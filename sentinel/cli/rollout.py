@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentinel.cli import FOUND, OK, output
+from sentinel.cli import FOUND, OK, cross_replay, output
 from sentinel.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     output.add_json_flag(check)
     check.set_defaults(run=run_check)
+    cross_replay.register(verbs)
 
 
 def run_check(args: argparse.Namespace) -> int:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sentinel.core.rollout import live, replayed
+from sentinel.core.rollout.decision import METRICS, UNDECIDED, decide
 from sentinel.core.rollout.place import place_of
 from sentinel.core.rollout.rows import HEALTHY, judge_step
 from sentinel.core.rollout.side import Circumstances
@@ -24,6 +25,7 @@ from sentinel.sources.rollout_recording import recordings
 from sentinel.sources.rollout_text import read_step
 
 if TYPE_CHECKING:
+    from sentinel.core.rollout.decision import Decision
     from sentinel.daemon.rollout_state import Following
     from sentinel.daemon.run_watch import RunWatch
     from sentinel.daemon.watchdog import Watchdog
@@ -34,6 +36,7 @@ LENGTHS = ("response_length/mean", "response_length/max", "response_length/min")
 EQUAL = 1e-6
 _STEPS_AT_ONCE = 64
 _KEPT = 512
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +66,24 @@ def follow(watchdog: Watchdog, run: str) -> None:
         following.first = look.last_step
     for event in (*_replay(look, watchdog.clock()), *_texts(look, watchdog.clock())):
         watchdog.tell(run, event)
+    if (said := watchdog.with_watch(run, _decided)) is not None:
+        watchdog.tell(run, WorkerSaid(f"decision_{said.side}", said.because, watchdog.clock()))
+
+
+def _decided(watch: RunWatch) -> Decision | None:
+    """The answer of a replay that happened, once there is one: at the first incident, or when the run is over."""
+    following, engine = watch.following, watch.prepared.engine
+    proofs = {proof.verdict for proof in following.proved.values()}
+    if replayed.REPLAYED not in proofs or replayed.NOT_REPLAYED in proofs:
+        return None
+    snapshot = watch.prepared.engine.snapshot(watch.state)
+    if not (snapshot.incidents or watch.finished):
+        return None
+    found = decide(snapshot.regime, snapshot.incidents, engine.charts(watch.state, METRICS))
+    if found.side == UNDECIDED or following.decided:
+        return None
+    following.decided = found.side
+    return found
 
 
 def _look(watch: RunWatch) -> _Look:
@@ -181,14 +202,12 @@ def _replay(look: _Look, now: float) -> list[EvidenceFound]:
             return []
         following.void_told = True
         return [_not_replayed(look, look.last_step or 1, request.void, request, now)]
-    events = []
     for step in sorted(look.series.get(GEN, {})):
         if step in request.steps and step not in following.proved:
-            proof = replayed.prove(_evidence(step, look))
-            _keep(following.proved, step, proof.verdict)
-            if proof.verdict == replayed.NOT_REPLAYED:
-                events.append(_not_replayed(look, step, proof.because, request, now))
-    return events
+            _keep(following.proved, step, replayed.prove(_evidence(step, look)))
+    news = [proof for proof in replayed.settled(following.proved) if proof.step not in following.reported]
+    following.reported |= {proof.step for proof in news}
+    return [_not_replayed(look, proof.step, proof.because, request, now) for proof in news]
 
 
 def _evidence(step: int, look: _Look) -> replayed.StepEvidence:
@@ -268,7 +287,7 @@ def _where(look: _Look, request: replayed.ReplayRequest) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _keep(kept: dict[int, str], step: int, verdict: str) -> None:
-    kept[step] = verdict
+def _keep(kept: dict[int, _V], step: int, value: _V) -> None:
+    kept[step] = value
     while len(kept) > _KEPT:
         del kept[next(iter(kept))]

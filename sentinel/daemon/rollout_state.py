@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sentinel.core.rollout.replayed import StepProof
     from sentinel.daemon.rollout_baseline import BaselineText
 
 
@@ -20,9 +21,13 @@ class Following:
     """Step -> verdict."""
     sizes: dict[int, int] = field(default_factory=dict)
     """Size of a file at the look before."""
-    proved: dict[int, str] = field(default_factory=dict)
+    proved: dict[int, StepProof] = field(default_factory=dict)
     """Step -> whether it was replayed."""
+    reported: set[int] = field(default_factory=set)
+    """Steps that were told not to have been."""
     baseline: tuple[str | None, BaselineText | None] | None = None
     void_told: bool = False
+    decided: str = ""
+    """The side that was told."""
     seen_before: bool = False
     """The run was watched before this daemon began."""

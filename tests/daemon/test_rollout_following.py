@@ -153,12 +153,27 @@ def test_a_replay_that_happens_is_silent(world):
     assert kinds(world) == []
 
 
+def test_a_replay_that_happened_and_agrees_ends_in_the_decision(world):
+    trainer = replaying(world, asked(), [0.02, 0.02, 0.03, 0.02])
+    assert not any(code.startswith("decision") for code in codes(world))
+    trainer.end()
+    world.settle()
+    assert "decision_inference" in codes(world)
+    said = next(w for w in shown(world).warnings if w.startswith("decision_inference"))
+    assert "training is sound" in said
+
+
 def test_a_replay_that_was_asked_for_and_did_not_happen_is_an_incident_of_the_configuration(world):
-    replaying(world, asked(), [0.02, 0.02, 6.0, 7.0])
-    assert kinds(world) == [("mismatch", "config", 3)]
+    replaying(world, asked(), [0.02, 6.0, 7.0, 6.5])
+    assert kinds(world) == [("mismatch", "config", 2)]
     incident = shown(world).incidents[0]
-    assert "A replay was asked for (skip.rollout_tq.enable=True) and did not happen at step 3" in incident.because
+    assert "A replay was asked for (skip.rollout_tq.enable=True) and did not happen at step 2" in incident.because
     assert any("sentinel stub replay" in note for note in incident.notes)
+
+
+def test_one_slow_step_of_a_replay_is_no_proof(world):
+    replaying(world, asked(), [0.02, 6.0, 6.0, 0.02])
+    assert kinds(world) == []
 
 
 def test_the_incident_says_where_the_run_looks_and_what_lies_there(world, tmp_path):
@@ -171,7 +186,7 @@ def test_the_incident_says_where_the_run_looks_and_what_lies_there(world, tmp_pa
         "data": {"train_batch_size": 8, "max_prompt_length": 48, "max_response_length": 16},
         "actor_rollout_ref": {"rollout": {"n": 4}},
     }
-    replaying(world, asked(folder=tmp_path / "dumps", **sizes), [6.0])
+    replaying(world, asked(folder=tmp_path / "dumps", **sizes), [6.0] * 3)
     notes = " ".join(shown(world).incidents[0].notes)
     assert "new_project/GBS8_N4_in48_out16" in notes
     assert "What lies there is old_project/GBS8_N4_in48_out16" in notes

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 REPLAYED, NOT_REPLAYED, UNKNOWN = "replayed", "not_replayed", "unknown"
+IN_A_ROW = 3
+"""Steps in a row after which the time alone is believed."""
 SWITCHES: Mapping[str, str] = {"v0": "rollout", "v1": "rollout_tq", "async": "async_rollout"}
 """Trainer -> the section of `skip` that it obeys; it ignores the others without a word."""
 QUICK, SLOW = 0.15, 0.5
@@ -63,6 +65,25 @@ class StepProof:
     step: int
     verdict: str
     because: str
+    sure: bool = True
+    """False: only the time speaks, and a loaded machine may have been slow for once."""
+
+
+def settled(proofs: Mapping[int, StepProof]) -> tuple[StepProof, ...]:
+    """The steps that were not replayed beyond doubt: sure ones, and rows of steps that only the time speaks against."""
+    bad = [proof for _, proof in sorted(proofs.items()) if proof.verdict == NOT_REPLAYED]
+    doubtful = {proof.step for proof in bad if not proof.sure}
+    found = []
+    for proof in bad:
+        first = proof.step
+        while first - 1 in doubtful:
+            first -= 1
+        last = proof.step
+        while last + 1 in doubtful:
+            last += 1
+        if proof.sure or last - first + 1 >= IN_A_ROW:
+            found.append(proof)
+    return tuple(found)
 
 
 def request_of(config: Mapping[str, object], trainer: str | None) -> ReplayRequest | None:
@@ -103,7 +124,8 @@ def prove(evidence: StepEvidence) -> StepProof:
             # Equal text alone proves nothing: a deterministic engine with equal weights writes it again.
             for_it.append(f"{what} equal the recorded run's")
     if against:
-        return StepProof(evidence.step, NOT_REPLAYED, "; ".join(against))
+        sure = evidence.loaded is False or evidence.lengths_equal is False or evidence.text_equal is False
+        return StepProof(evidence.step, NOT_REPLAYED, "; ".join(against), sure)
     strong = evidence.loaded or (told is not None and told[0]) or evidence.text_equal
     return StepProof(evidence.step, REPLAYED if strong else UNKNOWN, "; ".join(for_it) or "nothing is known of it")
 

@@ -41,7 +41,7 @@ def test_the_splits_share_no_sound_text_but_short_answers():
     tune, held = (
         {row.output for row in ROWS if row.split == split and row.label == "ok"} for split in ("tune", "held")
     )
-    assert max(map(len, tune & held), default=0) < 40
+    assert max(map(len, tune & held), default=0) < 60, "a decimal fraction may stand in both"
 
 
 @given(st.text(max_size=400))
