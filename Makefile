@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Installed means: the stamp is newer than what it was made from.
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test fast pythons check fix bench clean packages
+.PHONY: help install demo test fast pythons check fix bench chaos clean packages
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,9 @@ fix: install ## format and safe lint fixes
 
 bench: install ## the numbers, beside their peers, as ratios of one run
 	$(BIN)/python -m bench
+
+chaos: install ## real verl runs with everything around them going wrong; long (ARGS='--runs 8')
+	$(BIN)/python -m bench.chaos_training $(ARGS)
 
 clean: ## what the tasks above made
 	rm -rf $(VENV) dist build sentinel-demo

@@ -107,9 +107,7 @@ def _msprobe(dump_path: Path, level: str) -> dict:
 def intervals(rows: list[dict]) -> list[tuple[int, bool, float, float]]:
     """(step, on, seconds until the next step's log, seconds of them inside Sentinel), without the first steps."""
     return [
-        (a["step"], a["on"], b["at"] - a["at"], a["inside"])
-        for a, b in pairwise(rows)
-        if a["step"] >= toggle.FIRST
+        (a["step"], a["on"], b["at"] - a["at"], a["inside"]) for a, b in pairwise(rows) if a["step"] >= toggle.FIRST
     ]
 
 

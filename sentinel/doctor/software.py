@@ -11,6 +11,7 @@ from typing import Any
 
 from sentinel.doctor.check import FAIL, PASS, UNKNOWN, WARN, Check
 from sentinel.facts.hardware import hardware_facts
+from sentinel.facts.npu import SET_ENV
 from sentinel.facts.packages import package_facts
 from sentinel.trainer.driver import TESTED_VERL
 
@@ -19,7 +20,7 @@ READ_VERL = ("0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0")
 TESTED_MSPROBE = ("26.2.0",)
 _FIRST_WITH_ENTRY_POINTS = (0, 9)
 _GROUP = "verl.plugins"
-_NPU_HINT = "source /usr/local/Ascend/ascend-toolkit/set_env.sh in this shell (or install CANN), then look again"
+_NPU_HINT = f"source {SET_ENV} in this shell (or install CANN), then look again"
 
 
 def checks(trials: Mapping[str, Mapping[str, Any]]) -> tuple[Check, ...]:

@@ -7,6 +7,7 @@ Each trial returns a plain document; whatever it raises becomes `{"error": ...}`
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.metadata
 import json
@@ -16,6 +17,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from sentinel.doctor import device_trials
+from sentinel.facts.npu import DEVICE, MODULE
 
 MSPROBE_NAMES = (
     "msprobe.pytorch:PrecisionDebugger._instance",
@@ -107,21 +111,17 @@ def _version_here() -> str:
 def look_at_npu() -> dict[str, Any]:
     """Try on the first NPU what cannot be tried without one."""
     torch = importlib.import_module("torch")
-    if "torch_npu" not in sys.modules:
-        importlib.import_module("torch_npu")
+    if MODULE not in sys.modules:
+        importlib.import_module(MODULE)
     if not torch.npu.is_available():
         raise RuntimeError("torch.npu.is_available() is False")
-    return look_at_device("npu")
+    return look_at_device(DEVICE)
 
 
 def look_at_device(device: str) -> dict[str, Any]:
-    """Compute, repeat and dump on `device`."""
-    return {
-        "device": device,
-        "compute": _contained(lambda: compute_on(device)),
-        "repeat": _contained(lambda: repeat_on(device)),
-        "dump": _contained(lambda: dump_on(device)),
-    }
+    """Compute, repeat and dump on `device`, and whatever else a watch relies on."""
+    trials = {"compute": compute_on, "repeat": repeat_on, "dump": dump_on, **device_trials.TRIALS}
+    return {"device": device} | {name: _contained(functools.partial(trial, device)) for name, trial in trials.items()}
 
 
 def compute_on(device: str) -> dict[str, Any]:

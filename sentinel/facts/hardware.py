@@ -9,7 +9,8 @@ import platform
 import re
 from collections.abc import Mapping
 
-ASCEND_ROOT = "/usr/local/Ascend"
+from sentinel.facts.npu import ASCEND_ROOT, DEVICE_FILES, TOOLKIT_FOLDERS, TOOLKIT_VARIABLES
+
 _VERSION = re.compile(r"^\s*(?:version|runtime_running_version|Version)\s*=\s*[\"'\[]*([^\s\"'\]]+)", re.MULTILINE)
 _CFG_VERSION = re.compile(r"^\s*runtime_running_version\s*=\s*\[([^:\]]+)", re.MULTILINE)
 _NVIDIA_DRIVER = re.compile(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s")
@@ -28,7 +29,7 @@ def hardware_facts(environment: Mapping[str, str], root: str = "/") -> dict[str,
         what is not there is absent.
     """
     facts: dict[str, object] = {"machine": platform.machine(), "cpus": os.cpu_count() or 0}
-    npus = [path for path in glob.glob(os.path.join(root, "dev/davinci*")) if re.search(r"davinci\d+$", path)]
+    npus = [path for path in glob.glob(os.path.join(root, DEVICE_FILES)) if re.search(r"davinci\d+$", path)]
     if npus:
         facts["npus"] = len(npus)
     names = [
@@ -53,8 +54,8 @@ def hardware_facts(environment: Mapping[str, str], root: str = "/") -> dict[str,
 def cann_folder(environment: Mapping[str, str], root: str = "/") -> str | None:
     """Return the CANN toolkit's folder: as the environment says, else where it is installed by default."""
     ascend = os.path.join(root, ASCEND_ROOT.lstrip("/"))
-    places = [environment.get("ASCEND_HOME_PATH", ""), environment.get("ASCEND_TOOLKIT_HOME", "")]
-    places += [os.path.join(ascend, name) for name in ("ascend-toolkit/latest", "cann", "nnae/latest", "latest")]
+    places = [environment.get(name, "") for name in TOOLKIT_VARIABLES]
+    places += [os.path.join(ascend, name) for name in TOOLKIT_FOLDERS]
     return next((place for place in places if place and os.path.isdir(place)), None)
 
 
