@@ -50,6 +50,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="DIR",
         help="where everything is kept (default ./sentinel-demo)",
     )
+    parser.add_argument(
+        "--extra",
+        action="store_true",
+        help="two more runs: a replay that is asked for and does not happen, weights that reach the rollout engine scrambled",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the daemon up at the end, until Ctrl-C")
     add_json_flag(parser)
     parser.set_defaults(run=demo)
@@ -64,6 +69,7 @@ def demo(args: argparse.Namespace) -> int:
     course.check_installed()
     places = folders.claim(args.out)
     chosen = scenarios.asked(faults) if faults else scenarios.standard()
+    chosen += scenarios.extra() if args.extra else ()
     audience = Terminal(console(stderr=True))
 
     def hold(finished: Finished) -> None:
@@ -133,7 +139,9 @@ def print_result(out: Console, finished: Finished) -> None:
 
 def planted(outcome: Outcome) -> str:
     """The plan in words."""
-    fault = outcome.scenario.fault
+    fault, mishap = outcome.scenario.fault, outcome.scenario.mishap
+    if mishap is not None:
+        return f"{mishap.stage}\n{mishap.kind} from step {mishap.step}"
     if fault is None:
         return "nothing"
     return f"{fault.stage}\n{fault.module}\n{fault.kind} {fault.size:g} from step {fault.step}"

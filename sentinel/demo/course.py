@@ -20,6 +20,7 @@ from sentinel.demo import verbs
 from sentinel.demo.assets import Assets, AssetSettings, load
 from sentinel.demo.cluster import Cluster, clean_environment, private_cluster
 from sentinel.demo.kit.faults import STAGES
+from sentinel.demo.kit.rollout_faults import VARIABLE as ROLLOUT_FAULT
 from sentinel.demo.places import DemoError, Places
 from sentinel.demo.runs import Run, RunSettings, installed, launch
 from sentinel.demo.scenarios import STEPS, Outcome, Scenario, failed, judge
@@ -170,13 +171,19 @@ class Stage:
     def watch(self, scenario: Scenario) -> Outcome:
         """One watched run, and what Sentinel said of it."""
         began = time.monotonic()
+        rollout_fault = scenario.mishap.rollout_fault if scenario.mishap else ""
         settings = RunSettings(
             name=scenario.name,
             steps=STEPS,
-            rollouts=self.places.rollouts,
+            rollouts=None if rollout_fault else self.places.rollouts,
             attention=scenario.attention,
             fault=scenario.fault,
-            environment={"SENTINEL_RUN": scenario.name, "SENTINEL_CONFIG": str(self.places.settings)},
+            environment={
+                "SENTINEL_RUN": scenario.name,
+                "SENTINEL_CONFIG": str(self.places.settings),
+                **({ROLLOUT_FAULT: rollout_fault} if rollout_fault else {}),
+            },
+            overrides=scenario.mishap.overrides if scenario.mishap else (),
         )
         self.run(settings)
         self.audience.phase(scenario.name, "asking Sentinel", STEPS, STEPS)
@@ -228,7 +235,8 @@ def golden_orders() -> list[dict[str, Any]]:
 
 def settled(incident: Mapping[str, Any]) -> bool:
     """Whether nothing more will come to light about an incident."""
-    if incident.get("triage"):
+    if incident.get("triage") or incident.get("kind") == "mismatch":
+        # Where inputs or settings differ, nothing is captured.
         return True
     receipt = incident.get("receipt")
     if receipt:

@@ -14,6 +14,19 @@ STEPS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Mishap:
+    """What goes wrong beside the modules: a replay that does not happen, weights that do not reach the rollout engine."""
+
+    stage: str
+    kind: str
+    """Of the incident that is expected."""
+    step: int
+    overrides: tuple[str, ...] = ()
+    rollout_fault: str = ""
+    """As VERL_DEMO_ROLLOUT_FAULT; the run then writes its own rollouts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
     """One watched run."""
 
@@ -24,6 +37,7 @@ class Scenario:
     attention: str = "eager"
     comes_back: bool = True
     """False: the fault is over before the next step, and the dump of that step must be clean."""
+    mishap: Mishap | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +73,8 @@ class Outcome:
         if fault is not None:
             planted = {"stage": fault.stage, "module": fault.module, "kind": fault.kind, "size": fault.size}
             planted["step"] = fault.step
+        elif (mishap := self.scenario.mishap) is not None:
+            planted = {"stage": mishap.stage, "module": None, "kind": mishap.kind, "size": None, "step": mishap.step}
         found = self.found
         return {
             "name": self.scenario.name,
@@ -107,6 +123,23 @@ def standard() -> tuple[Scenario, ...]:
     )
 
 
+def extra() -> tuple[Scenario, ...]:
+    """Two more: a replay is asked for and does not happen; weights reach the rollout engine in another layout."""
+    return (
+        Scenario(
+            name="run-e",
+            title="a replay is asked for and does not happen: the run has another name than the recording",
+            # Project and experiment are part of the recording's path; verl generates and says so in one line of its log.
+            mishap=Mishap(stage="config", kind="mismatch", step=1, overrides=("trainer.experiment_name=another",)),
+        ),
+        Scenario(
+            name="run-f",
+            title="the weights reach the rollout engine in another layout",
+            mishap=Mishap(stage="rollout", kind="collapse", step=4, rollout_fault="scrambled=4"),
+        ),
+    )
+
+
 def asked(faults: Sequence[Fault]) -> tuple[Scenario, ...]:
     """The healthy replay, and one run for each fault."""
     runs = tuple(
@@ -125,16 +158,17 @@ def judge(scenario: Scenario, incidents: Sequence[Mapping[str, Any]]) -> Outcome
     """Compare what was planted with the incidents of the run, in the form of the command-line contract."""
     told = tuple(sorted(incidents, key=lambda i: (i["opened_at_step"], i.get("severity") != "critical", i["id"])))
     if not told:
-        silent = scenario.fault is None
+        silent = scenario.fault is None and scenario.mishap is None
         why = "silent, as it should be" if silent else "nothing was reported"
         return Outcome(scenario=scenario, found=None, ok=silent, why=why)
     first = told[0]
     found = _found(first)
-    wrong = (
-        f"false alarm: {_because(first)}"
-        if scenario.fault is None
-        else _mismatch(scenario, scenario.fault, found, first)
-    )
+    if scenario.mishap is not None:
+        wrong = _other_mishap(scenario.mishap, found, first)
+    elif scenario.fault is not None:
+        wrong = _mismatch(scenario, scenario.fault, found, first)
+    else:
+        wrong = f"false alarm: {_because(first)}"
     return Outcome(
         scenario=scenario,
         found=found,
@@ -171,6 +205,19 @@ def _mismatch(scenario: Scenario, fault: Fault, found: Found, incident: Mapping[
             wrong.append(f"module {found.module} instead of {fault.module} (triage: {verdict})")
     elif verdict != "clean" or _over(incident) is None:
         wrong.append(f"it was not said that it did not come back in the next step (triage: {verdict})")
+    return ", ".join(wrong)
+
+
+def _other_mishap(mishap: Mishap, found: Found, incident: Mapping[str, Any]) -> str:
+    """In what the incident differs from what goes wrong; empty where it does not."""
+    wrong = []
+    if found.step != mishap.step:
+        wrong.append(f"step {found.step} instead of {mishap.step}")
+    if incident.get("stage") != mishap.stage:
+        wrong.append(f"stage {incident.get('stage')} instead of {mishap.stage}")
+    kinds = {incident.get("kind"), *(finding.get("kind") for finding in incident.get("findings") or ())}
+    if mishap.kind not in kinds:
+        wrong.append(f"kind {incident.get('kind')} instead of {mishap.kind}")
     return ", ".join(wrong)
 
 

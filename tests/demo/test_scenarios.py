@@ -6,7 +6,7 @@ import pytest
 from sentinel.demo.assets import module_paths
 from sentinel.demo.kit.faults import Fault
 from sentinel.demo.plans import objection
-from sentinel.demo.scenarios import HEALTHY, STEPS, Found, Scenario, asked, failed, judge, standard
+from sentinel.demo.scenarios import HEALTHY, STEPS, Found, Scenario, asked, extra, failed, judge, standard
 
 FAULT = Fault(stage="actor_update", module="model.layers.1.mlp.down_proj", kind="scale", size=1.1, step=4)
 PLANTED = Scenario(name="run-1", title="planted", fault=FAULT)
@@ -161,3 +161,26 @@ def test_what_is_asked_for_comes_after_a_healthy_run():
 
     assert [s.fault for s in scenarios] == [None, FAULT, NAN]
     assert [s.comes_back for s in scenarios] == [True, True, False]
+
+
+def config_mismatch(**changes):
+    return incident(kind="mismatch", stage="config", opened_at_step=1, triage=None, receipt=None, **changes)
+
+
+def test_a_replay_that_did_not_happen_is_found_as_a_mismatch_of_the_configuration():
+    no_replay, _ = extra()
+    outcome = judge(no_replay, [config_mismatch()])
+    assert outcome.ok
+    assert outcome.to_plain()["planted"] == {
+        "stage": "config", "module": None, "kind": "mismatch", "size": None, "step": 1,
+    }  # fmt: skip
+    assert not judge(no_replay, []).ok
+    assert not judge(no_replay, [config_mismatch() | {"opened_at_step": 2}]).ok
+    assert not judge(no_replay, [config_mismatch() | {"stage": "rollout"}]).ok
+
+
+def test_broken_text_is_found_as_a_collapse_of_the_rollout_whatever_else_the_incident_holds():
+    _, scrambled = extra()
+    mixed = incident(kind="mismatch", stage="rollout", findings=[{"kind": "collapse", "because": "garbled"}])
+    assert judge(scrambled, [mixed]).ok
+    assert not judge(scrambled, [incident(stage="rollout")]).ok
