@@ -44,6 +44,7 @@ def run() -> list[dict]:
     with tempfile.TemporaryDirectory(prefix="sentinel-bench-") as folder:
         assets = prepare(Path(folder) / "assets")
         rows += next_step(Path(folder) / "next", assets)
+        rows += against_everything(Path(folder) / "cost", assets)
         rows += afterwards(Path(folder) / "after", assets)
     return rows
 
@@ -146,3 +147,99 @@ def afterwards(folder: Path, assets) -> list[dict]:
                 }
             )
     return rows
+
+
+PLACE = "model.layers.1.mlp.gate_proj"
+FAULT = Fault(stage="ref_compute_log_prob", module=PLACE, kind="scale", size=1.05, step=3)
+
+
+def against_everything(folder: Path, assets) -> list[dict]:
+    """One incident, once with the escalation and once with every stage dumped at L1 for two steps: bytes, time, and what is named."""
+    folder.mkdir(parents=True)
+    orders = folder / "everything.json"
+    everything = {"first_step": 4, "last_step": 5, "stages": list(TIMINGS), "level": "L1", "why": "everything"}
+    orders.write_text(json.dumps([everything]))
+    golden = folder / "golden.jsonl"
+    watch = {"SENTINEL_RUN": "cost", "SENTINEL_CONFIG": with_baseline(folder, golden)}
+    dump = {"SENTINEL_ORDERS": str(orders)}
+    plan = (
+        ("golden", {"SENTINEL_RECORD": str(golden)}, None),
+        ("golden-everything", {**dump, "SENTINEL_RECORD": str(folder / "golden-everything.jsonl")}, None),
+        ("escalated", watch, FAULT),
+        ("everything", {**dump, "SENTINEL_RECORD": str(folder / "everything.jsonl")}, FAULT),
+    )
+    runs = {}
+    with private_cluster() as cluster:
+        for name, environment, fault in plan:
+            settings = RunSettings(
+                name="cost", steps=14, critic=True, rollouts=folder / "rollouts", fault=fault, environment=environment
+            )
+            runs[name] = launch(settings, folder / name, assets, cluster, deadline_seconds=400)
+    (incident,) = [json.loads(path.read_text()) for path in (folder / "home").glob("incidents/*/incident.json")]
+    mine = size_of(folder / "home" / "dumps")
+    whole = size_of(folder / "everything.jsonl.dumps")
+    dumped = {
+        int(path.name.removeprefix("step_")) for path in (folder / "home" / "dumps").rglob("step_*") if path.is_dir()
+    }
+    added = added_seconds(runs["escalated"].metrics(), dumped)
+    added_whole = added_seconds(runs["everything"].metrics(), (4, 5))
+    print(json.dumps({"notes": incident["notes"], "because": incident["because"]}, indent=1), flush=True)
+    named = [f"step_{n}/ref_compute_log_prob" for n in (4, 5)]
+    by_everything = named_by(
+        folder / "everything.jsonl.dumps" / named[0], folder / "golden-everything.jsonl.dumps" / named[0]
+    )
+    first = (incident["triage"] or {}).get("first") or {}
+    return [
+        {"name": "dump everything (5 stages, L1, 2 steps): bytes", "value": whole, "unit": "B"},
+        {"name": "escalation, all its steps: bytes", "value": mine, "unit": "B"},
+        {
+            "name": "bytes of everything over those of the escalation",
+            "value": whole / mine if mine else None,
+            "unit": "x",
+            "limit": 20,
+            "at_least": True,
+        },
+        {
+            "name": "time added to steps by everything over the escalation's",
+            "value": added_whole / added if added > 0 else None,
+            "unit": "x",
+            "limit": 10,
+            "at_least": True,
+            "peer": f"{added_whole:.2f} s against {added:.2f} s",
+        },
+        {
+            "name": f"named {first.get('module')} (planted {PLACE}); everything: {by_everything}",
+            "value": int(first.get("module") == PLACE),
+            "unit": "of 1",
+            "limit": 1,
+            "at_least": True,
+            "peer": incident["because"][-200:],
+        },
+    ]
+
+
+def with_baseline(folder: Path, golden: Path) -> str:
+    path = Path(settings_file(folder))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "baseline": str(golden)}))
+    return str(path)
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "context.json")
+
+
+def added_seconds(metrics: dict, steps) -> float:
+    """Seconds that the stages of `steps` took beyond their median over the run."""
+    added = 0.0
+    for key in TIMINGS.values():
+        usual = statistics.median(metrics[step][key] for step in metrics if step > 2)
+        added += sum(metrics[step][key] - usual for step in steps)
+    return added
+
+
+def named_by(target: Path, golden: Path) -> str:
+    """Module and operation that a pair of dumps names."""
+    from sentinel.daemon.triaging import triage_paths
+
+    first = triage_paths(str(target), str(golden)).first
+    return "nothing" if first is None else f"{first.module}, {first.name}"

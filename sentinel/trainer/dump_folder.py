@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 
 # msprobe refuses every other character, often with an empty message.
 _SAFE_PATH = re.compile(r"[a-zA-Z0-9_.:/-]+")
+_SHORT_BYTES = 4096
 DEFAULT_MIN_FREE_BYTES = 256 * 1024 * 1024
 
 
@@ -76,7 +78,13 @@ class DumpFolder:
         return path
 
     def place(self, stages: dict[str, dict[str, Any]]) -> None:
-        """Let the finished stages appear under the root at once, whole; note their paths and sizes. Leaves no staging behind."""
+        """Let the finished stages appear under the root at once, whole; note their paths and sizes. Leaves no staging behind.
+
+        Raises:
+            OSError: the root is gone, full, or no longer writable.
+            ProbeError: a dump holds nothing; the others are in their place.
+        """
+        empty = []
         if not self.staging:
             return
         staged_step = os.path.join(self.staging, f"step_{self.step}")
@@ -84,6 +92,9 @@ class DumpFolder:
             for stage, entry in stages.items():
                 source = os.path.join(staged_step, stage, "step0")
                 if not entry.get("calls") or not os.path.isdir(source):
+                    continue
+                if all(_is_empty(os.path.join(source, rank)) for rank in os.listdir(source)):
+                    empty.append(stage)
                     continue
                 target = os.path.join(self.root, f"step_{self.step}", stage)
                 for rank in sorted(os.listdir(source)):
@@ -96,6 +107,17 @@ class DumpFolder:
         finally:
             shutil.rmtree(self.staging, ignore_errors=True)
             self.staging = ""
+        if empty:
+            raise ProbeError(f"the dump of {', '.join(empty)} holds nothing")
+
+
+def _is_empty(folder: str) -> bool:
+    """Whether a rank's dump has no entry; one that is long enough has."""
+    file = os.path.join(folder, "dump.json")
+    if not os.path.isfile(file) or os.path.getsize(file) > _SHORT_BYTES:
+        return False
+    with open(file, encoding="utf-8") as stream:
+        return not json.load(stream).get("data")
 
 
 def _size_of(folder: str) -> int:

@@ -243,7 +243,8 @@ class Probe:
         for action in (self._take_apart, functools.partial(self.folder.place, self.stages)):
             failure = attempt(action)
             if failure is not None:
-                self._break("closing", failure)
+                modules = self.plan.get("modules") if isinstance(failure, ProbeError) else None
+                self._break("closing", ProbeError(f"{failure} of {', '.join(modules)}") if modules else failure)
         return {
             "step": self.step,
             "stages": self.stages,
