@@ -42,6 +42,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.add_argument(
         "--threshold", metavar="SHARE", type=float, help="share of bad rows that is not healthy (default: 0.05)"
     )
+    check.add_argument(
+        "--reproduce",
+        metavar="FILE",
+        type=Path,
+        help="write a program that asks vLLM or vllm-ascend alone for the first bad row's answer, greedy",
+    )
     output.add_json_flag(check)
     check.set_defaults(run=run_check)
     cross_replay.register(verbs)
@@ -72,8 +78,21 @@ def run_check(args: argparse.Namespace) -> int:
         if not beside.steps:
             raise SettingsError(f"{args.against}: has no step in common with {args.path}")
     document = to_plain(steps, whole, threshold, notices.codes, beside)
+    if args.reproduce is not None:
+        document["reproduction"] = _reproduction(args.reproduce, steps)
     output.emit(args, document, lambda console: _show(console, document, steps, whole, beside))
     return OK if document["verdict"] == HEALTHY else FOUND
+
+
+def _reproduction(path: Path, steps: Sequence[StepText]) -> dict[str, Any] | None:
+    """Write the program for the first bad row; None where there is none."""
+    from sentinel.core.rollout.advice import overrides, script
+
+    bad = next((row for step in steps for row in step.worst), None)
+    if bad is None:
+        return None
+    path.write_text(script(bad), encoding="utf-8")
+    return {"script": str(path), "step": bad.step, "row": bad.place, "overrides": list(overrides())}
 
 
 def to_plain(
@@ -176,6 +195,12 @@ def _show(
         where = f"row {row['row']}" if row["step"] is None else f"step {row['step']}, row {row['row']}"
         console.print(f"{where}: {row['label']}: {row['why']}")
         console.print(f"  {printable(row['output'])}")
+    if (smaller := document.get("reproduction")) is not None:
+        console.print(
+            f"a smaller reproduction outside of verl: python {smaller['script']} MODEL; inside of it, these overrides:"
+        )
+        for override in smaller["overrides"]:
+            console.print(f"  {override}")
     if beside is not None:
         _show_against(console, beside)
     for code in document["warnings"]:

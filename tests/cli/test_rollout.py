@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sentinel rollout check`: verdict, exit code and form, on the zoo and on bad input."""
 
+import ast
 import json
 from pathlib import Path
 
@@ -109,6 +110,21 @@ def test_a_terminal_obeys_nothing_of_the_model_output(tmp_path, capsys):
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert "\\x1b[2J" in shown
+
+
+def test_a_smaller_reproduction_is_written_for_the_first_bad_row(tmp_path, capsys):
+    hostile = '"""\nimport os\nos.system("x")\n' + "!" * 90
+    write(
+        tmp_path / "r" / "4.jsonl", row("It is 5."), row(hostile, "system\nBe brief.\nuser\nWhat is 2+3?\nassistant\n")
+    )
+    _, said, _ = check(capsys, tmp_path / "r", "--reproduce", tmp_path / "repro.py")
+    made = (tmp_path / "repro.py").read_text()
+    tree = ast.parse(made)
+    assert (said["reproduction"]["step"], said["reproduction"]["row"]) == (4, 1)
+    assert "QUESTION = 'What is 2+3?'" in made
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert "os.system" not in calls, "model output is data"
+    assert "actor_rollout_ref.rollout.n=1" in said["reproduction"]["overrides"]
 
 
 def test_a_threshold_that_is_no_share_is_refused(tmp_path, capsys):
