@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from sentinel.core.triage import compare, first_non_finite
 from sentinel.core.triage.calibration import Calibration
@@ -69,7 +70,7 @@ def _triage(  # noqa: PLR0917  # the arguments of triage_paths, in its order
         answer = first_non_finite(dump.stages, target_step=dump.step)
         return replace(answer, target=target, notes=(*answer.notes, *dump.notes))
     mine, theirs = _read_pair(target, golden, wanted)
-    gaps, said = _element_gaps(mine, theirs)
+    gaps, said, asked = _element_gaps(mine, theirs)
     answer = compare(
         mine.stages,
         theirs.stages,
@@ -80,22 +81,42 @@ def _triage(  # noqa: PLR0917  # the arguments of triage_paths, in its order
         calibration=calibration,
         elements={paths[0]: gap.relative for paths, gap in gaps.items()},
     )
+    answer = _partial(answer, mine, theirs, whole=len(gaps) == asked)
     notes = [*answer.notes, *_remarks(mine, theirs), *([said] if said else [])]
     if answer.first is not None:
         notes += [
             f"{answer.first.name} {answer.first.position}, element by element: cosine {gap.cosine:.9f}, "
             f"{gap.within_thousandth:.2%} of the elements within a thousandth, difference {gap.relative:.3g} of the norm, "
-            f"most at element {gap.worst}"
+            f"most at element {gap.worst}{_units(gap)}"
             for paths, gap in gaps.items()
             if paths[0].endswith(f"{answer.first.name}.{answer.first.position}.pt")
         ]
     return replace(answer, target=target, golden=golden, notes=tuple(notes))
 
 
-def _element_gaps(mine: Dump, theirs: Dump) -> tuple[Mapping[tuple[str, str], ElementGap], str]:
-    """Compare the tensors that both sides kept."""
+def _units(gap: ElementGap) -> str:
+    if gap.units_median is None:
+        return ""
+    return f"; ULP: median {gap.units_median}, 99 % within {gap.units_high}"
+
+
+def _partial(answer: Triage, mine: Dump, theirs: Dump, *, whole: bool) -> Triage:
+    """The answer; what was compared in part only is never called the same."""
+    missing = [
+        *(["of operations or modules that one side did not dump"] if mine.level != theirs.level else []),
+        *(["of the tensors that one side did not keep"] if mine.task != theirs.task else []),
+        *(["of the tensors that could not be loaded"] if not whole else []),
+    ]
+    if answer.verdict != "same" or not missing:
+        return answer
+    note = f"a partial comparison: nothing parts among {answer.compared} rows, but nothing is known {' and '.join(missing)}"
+    return replace(answer, verdict="not_comparable", notes=(note, *answer.notes))
+
+
+def _element_gaps(mine: Dump, theirs: Dump) -> tuple[Mapping[tuple[str, str], ElementGap], str, int]:
+    """Compare the tensors that both sides kept; the last value is how many those are."""
     if "tensor" not in mine.task or "tensor" not in theirs.task:
-        return {}, ""
+        return {}, "", 0
     pairs = []
     for stage in mine.stages.keys() & theirs.stages.keys():
         for rank in mine.stages[stage].keys() & theirs.stages[stage].keys():
@@ -104,7 +125,9 @@ def _element_gaps(mine: Dump, theirs: Dump) -> tuple[Mapping[tuple[str, str], El
                 other = files.get((row.name, row.position))
                 if row.data and other:
                     pairs.append((row.data, other))
-    return measure(pairs)
+    gaps, said = measure(pairs)
+    there = sum(1 for pair in dict.fromkeys(pairs) if all(Path(path).is_file() for path in pair))
+    return gaps, said, there
 
 
 def _sides(clean: tuple[str, str], stages: tuple[str, ...] | None) -> tuple[Side, Side]:

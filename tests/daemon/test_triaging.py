@@ -94,7 +94,7 @@ def test_a_clean_pair_widens_what_is_tolerated(capture):
     assert triage_paths(target, golden, clean=(target, golden)).verdict == "same"
 
 
-def test_other_levels_and_tasks_are_remarked(tmp_path):
+def test_what_was_compared_in_part_is_remarked_and_never_called_the_same(tmp_path):
     golden = str(unpack("l0", tmp_path / "golden"))
 
     mixed = triage_paths(str(unpack("mix", tmp_path)), golden)
@@ -102,7 +102,24 @@ def test_other_levels_and_tasks_are_remarked(tmp_path):
 
     assert any("levels differ (mix against L0)" in note for note in mixed.notes)
     assert any("tasks differ (tensor against statistics)" in note for note in tensor.notes)
-    assert mixed.verdict == tensor.verdict == "same"
+    assert mixed.verdict == tensor.verdict == "not_comparable"
+    assert mixed.notes[0].startswith("a partial comparison: nothing parts among")
+    assert triage_paths(str(unpack("mix", tmp_path)), str(unpack("mix", tmp_path / "again"))).verdict == "same"
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(120)
+def test_a_tensor_that_cannot_be_loaded_leaves_a_part_unknown(tmp_path):
+    pytest.importorskip("torch")
+    golden = unpack("tensor", tmp_path / "golden")
+    target = unpack("tensor", tmp_path / "target")
+    assert triage_paths(str(target), str(golden)).verdict == "same"
+
+    next(target.rglob("*.pt")).write_bytes(b"no tensor")
+
+    answer = triage_paths(str(target), str(golden))
+    assert answer.verdict == "not_comparable"
+    assert "could not be loaded" in answer.notes[0]
 
 
 def test_a_dump_that_is_still_growing_is_never_the_same(tmp_path):

@@ -34,6 +34,23 @@ def test_equal_tensors_and_different_ones_are_told_apart(files):
     assert said == "tensors compared element by element: 2 of 2"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
+def test_distance_is_counted_in_units_of_the_last_place_across_zero_too(tmp_path, dtype):
+    import torch
+
+    one = torch.tensor([1.0, -1.0, 0.0, 2.0], dtype=getattr(torch, dtype))
+    other = torch.nextafter(torch.nextafter(one, one + 4), one + 4)
+    ids = torch.arange(4)
+    for name, tensor in (("a", one), ("b", other), ("i", ids), ("j", ids + 1)):
+        torch.save(tensor, tmp_path / name)
+    a, b, i, j = (str(tmp_path / name) for name in "abij")
+
+    found, _ = measure([(b, a), (i, i), (j, i)])
+
+    assert (found[b, a].units_median, found[b, a].units_high) == (2, 2)
+    assert (found[i, i].relative, found[j, i].relative, found[j, i].units_median) == (0.0, 1.0, None)
+
+
 class Harm:
     def __reduce__(self):
         return (open, ("harm", "w"))

@@ -32,6 +32,12 @@ def module_of(node: Node) -> str:
     return entry.module if not entry.operation else node.pair.target.module
 
 
+def called(node: Node) -> str:
+    """The operation where the dump holds operations, else the module."""
+    entry = node.pair.target
+    return entry.name.removesuffix(f".{entry.kind}") if entry.operation else module_of(node)
+
+
 def divergence_of_weights(stage: str, forest: Forest, place: tuple[Node, int], weights: Weights) -> Divergence:
     """A parameter that is the cause."""
     node, row = place
@@ -102,15 +108,21 @@ def _why(forest: Forest, fault: Fault, module: str) -> str:
     if fault.owner is fault.node:
         if position.startswith("parameters_grad"):
             return f"{module}: its gradients agree on the way in, the gradient of its {position.partition('.')[2]} does not"
-        return f"{module}: inputs agree, {position} does not"
-    told = f"{position} of {module_of(fault.node)}"
+        return f"{module}: inputs agree, {position} does not{_last_inside(fault.node)}"
+    told = f"{position} of {called(fault.node)}"
     if fault.owner is not None:
         return f"{module}: its inputs agree, but what its own code hands to {told} does not"
     if fault.node.backward and (fault.before is None or not fault.before.backward):
         return f"the gradient differs where it enters ({told}) although forward agrees: the loss, or a module that was not dumped"
     if fault.before is None:
         return f"{told} differs where it enters the model"
-    return f"{told} differs although {module_of(fault.before)} before it agrees: code between the two"
+    return f"{told} differs although {called(fault.before)} before it agrees: code between the two"
+
+
+def _last_inside(node: Node) -> str:
+    """Of a module whose operations were dumped: the last one, as its outputs agree where the module is to blame."""
+    inside = [child for child in node.children if child.pair.target.operation]
+    return f", though what {called(inside[-1])} inside it made does" if inside and not node.backward else ""
 
 
 def _gap(target: LayerStat, golden: LayerStat) -> str:
