@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentinel.cli import FOUND, OK, cluster, incident_files, output
+from sentinel.cli import FOUND, OK, cluster, incident_files, output, rollout_dump
 from sentinel.errors import DaemonError
 from sentinel.sinks import json_text
 
@@ -39,7 +39,7 @@ def _register_incidents(subparsers: argparse._SubParsersAction[argparse.Argument
 
 
 def _register_captures(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    group = subparsers.add_parser("captures", help="dumps: list, request, cancel")
+    group = subparsers.add_parser("captures", help="dumps: list, request, cancel, plan, rollout")
     verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)
     listing = _verb(verbs, "list", "all dumps that were ordered, and what became of them", run_captures)
     listing.add_argument("--run", dest="name", metavar="RUN", help="of this run only")
@@ -54,6 +54,12 @@ def _register_captures(subparsers: argparse._SubParsersAction[argparse.ArgumentP
     plan = _verb(verbs, "plan", "the order for a golden dump made to order, for SENTINEL_ORDERS", run_plan)
     plan.add_argument("incident", metavar="INCIDENT")
     plan.add_argument("-o", "--output", metavar="FILE", help="write it there")
+    rollout = verbs.add_parser(
+        "rollout", help="the rollout engine's dump configuration (vLLM-Ascend), written or switched"
+    )
+    rollout.set_defaults(run=run_rollout)
+    rollout_dump.add_options(rollout)
+    output.add_json_flag(rollout)
 
 
 def _verb(
@@ -161,6 +167,20 @@ def run_plan(args: argparse.Namespace) -> int:
             raise DaemonError(f"{args.output}: {error.strerror}") from error
         output.note(f"written: {args.output}")
     output.emit(args, document, lambda console: _show_plan(console, document))
+    return OK
+
+
+def run_rollout(args: argparse.Namespace) -> int:
+    """Write or switch the dump configuration of the rollout engine."""
+    document = rollout_dump.document(args)
+
+    def show(console: Console) -> None:
+        console.print(f"{document['config']}: dumping is {document['switched']}")
+        for override in document["overrides"]:
+            console.print(override, soft_wrap=True)
+        console.print(document["how"])
+
+    output.emit(args, document, show)
     return OK
 
 
