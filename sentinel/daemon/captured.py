@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentinel.core.capture.healthy import standing_out
-from sentinel.core.engine.captures import HEALTHY
+from sentinel.core.engine.moments import HEALTHY
 from sentinel.daemon.recomputing import is_tensor_dump, recompute, tensor_bytes
 from sentinel.daemon.triaging import triage_paths
 from sentinel.errors import SentinelError
@@ -96,6 +96,7 @@ def healthy_of(watch: RunWatch) -> tuple[str, ...]:
     """Return the stage directories of a run's own healthy dump."""
     found = (c.receipt for c in watch.state.book.captures if c.id == f"{watch.run}:{HEALTHY}" and c.receipt is not None)
     return next((receipt.paths for receipt in found), ())
+
 
 def triage(ask: AskTriage, golden: Golden) -> Triage:
     """Return what the dumps of a capture show: the first answer of the highest worth, by step, then by suspicion."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentinel import __version__
 from sentinel.core.capture.retention import to_forget
-from sentinel.core.engine.captures import HEALTHY
+from sentinel.core.engine.moments import HEALTHY
 from sentinel.core.report import render
 from sentinel.daemon.report_files import replace
 from sentinel.sinks import json_text

@@ -9,7 +9,8 @@ from sentinel.core.capture.book import cancelled, entered, expired, overdue, rec
 from sentinel.core.capture.cost import ModelSize
 from sentinel.core.capture.escalation import AGAIN, ELSEWHERE, NEXT, RUNGS, SETTLED, answer_of, rung_of
 from sentinel.core.capture.machine import ENDED
-from sentinel.core.capture.policy import Moment, affordable, deeper, plan, ranks_of, refused, rerun_of, wait_until
+from sentinel.core.capture.policy import deeper, plan, refused, rerun_of, wait_until
+from sentinel.core.engine.moments import moment, next_golden, reference_order
 from sentinel.core.engine.state import EngineSettings, WatchState
 from sentinel.core.engine.telling import ANSWERS, told, told_deeper
 from sentinel.core.report.incidents import find, noted, put
@@ -28,8 +29,6 @@ from sentinel.records import (
 )
 
 Outcome = tuple[WatchState, tuple[Effect, ...]]
-TOKENS = "perf/total_num_tokens"
-HEALTHY = "healthy"
 
 
 def ask_for_captures(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
@@ -49,29 +48,6 @@ def ask_for_reference(state: WatchState, step: int, settings: EngineSettings) ->
     if order is None:
         return state, ()
     return replace(state, book=entered(state.book, order)), (OrderCapture(order),)
-
-
-def reference_order(state: WatchState, step: int, settings: EngineSettings) -> CaptureOrder | None:
-    """The order of a run's own healthy dump: of every stage, at one step, as cheap as it gets."""
-    book, capture = state.book, settings.capture
-    golden = state.reference is not None and bool(state.reference.dumps)
-    asked = any(one.id == f"{state.run}:{HEALTHY}" for one in book.captures)
-    due = capture.healthy_step > 0 and step + 1 >= capture.healthy_step
-    if golden or asked or not due or not capture.enabled or not book.stages:
-        return None
-    order = CaptureOrder(
-        id="",
-        run=state.run,
-        incident=None,
-        first_step=step + 1,
-        last_step=step + 1,
-        stages=book.stages,
-        level="L0",
-        ranks=ranks_of(book.ranks, capture),
-        why="the run's own healthy dump: no golden dump is there to compare with at an incident",
-    )
-    given = affordable(order, moment(state, step + 1), book, capture)
-    return None if isinstance(given, str) else replace(given, id=f"{state.run}:{HEALTHY}")
 
 
 def _ask(state: WatchState, place: int, step: int, settings: EngineSettings) -> Outcome:
@@ -96,19 +72,6 @@ def _ask(state: WatchState, place: int, step: int, settings: EngineSettings) -> 
     )
     state = replace(state, docket=put(state.docket, place, incident), book=entered(state.book, kept))
     return state, (OrderCapture(kept), *effects)
-
-
-def moment(state: WatchState, first_step: int) -> Moment:
-    """When a capture that begins at `first_step` would be."""
-    row = state.index.rows.get(TOKENS) if state.index is not None else None
-    past = state.past[-1] if state.past else None
-    known = row is not None and past is not None and row < len(past.present) and bool(past.present[row])
-    return Moment(
-        step=first_step,
-        now=state.last_at_seconds or 0.0,
-        trained_seconds=state.steps_seen * state.step_seconds,
-        tokens=float(past.values[row]) if known and past is not None else 0.0,
-    )
 
 
 def _ordered(state: WatchState, place: int, order: CaptureOrder) -> Outcome:
@@ -245,14 +208,17 @@ def _followed(state: WatchState, place: int, capture: Capture, triage: Triage, s
     if capture.order.rerun and following in (AGAIN, ELSEWHERE):
         return state, ()  # The order beside it asks that.
     # The reply to the next report carries the order, so it can be obeyed at the step after that one.
-    when = moment(state, state.last_step + 2)
+    when, bounds = moment(state, state.last_step + 2), settings.capture
     order: CaptureOrder | str
     if following in (AGAIN, ELSEWHERE):
         if sum(rung_of(one.order, non_finite=non_finite) == rung for one in mine) > settings.capture.extensions:
             return state, ()
         dumped = mine[-1].receipt.stages if mine[-1].receipt is not None else ()
         cleared = frozenset(dumped if following == ELSEWHERE else ())
-        order = plan(incident, when, state.book, settings.capture, cleared)
+        golden = next_golden(state, capture.order.stages, when.step) if following == AGAIN else None
+        if golden is not None:
+            when, bounds = replace(when, step=golden), replace(bounds, steps=1)
+        order = plan(incident, when, state.book, bounds, cleared)
     else:
         if not settings.capture.escalate:
             return state, ()

@@ -26,6 +26,7 @@ from sentinel.records import (
     CaptureReported,
     Comparable,
     Divergence,
+    GoldenDump,
     OrderCapture,
     TrainerDescribed,
     Triage,
@@ -280,3 +281,16 @@ def test_a_rerun_that_shows_nothing_leaves_the_question_to_the_order_beside_it()
     (again,) = [e.order for e in effects if isinstance(e, OrderCapture) and e.order.rerun]
 
     assert answered(engine, state, again, "nothing")[1] == []
+
+
+@pytest.mark.parametrize(("golden", "steps"), [(14, (14, 14)), (60, (9, 10))])
+def test_a_second_capture_waits_for_a_step_that_has_a_golden_dump_if_one_is_near(golden, steps):
+    dumps = (GoldenDump(step=golden, stage=STAGE, ranks=(0,), path="/g"),)
+    engine = an_engine()
+    state = engine.initial("run", replace(REFERENCE, dumps=dumps))
+    state, effects = going_on(engine, state, changed(RUN, at=5, change=scaled("actor/kl_loss", 1.5))[:7])
+    (order,) = [effect.order for effect in effects if isinstance(effect, OrderCapture)]
+
+    _, (again,) = answered(engine, state, order, "nothing")
+
+    assert (again.first_step, again.last_step) == steps
