@@ -36,8 +36,12 @@ _ARABIC = "من في على إلى أن هذا هذه التي الذي عن م�
 _HEBREW = "של את על לא זה הוא היא עם גם אם כי אני אבל כל או יש אל"
 _HINDI = "है के की में का से और को पर यह हैं कि ने नहीं एक भी तो था हो ही इस"
 
-FUNCTION_WORDS = frozenset(f"{_LATIN} {_CYRILLIC} {_GREEK} {_ARABIC} {_HEBREW} {_HINDI}".split())
-"""Lower case, without the marks over letters in Latin script; one-letter words are among them where they are common."""
+FUNCTION_WORDS = frozenset(
+    word
+    for word in f"{_LATIN} {_CYRILLIC} {_GREEK} {_ARABIC} {_HEBREW} {_HINDI}".split()
+    if len(word) > 1 or not word.isascii()
+)
+"""Lower case, without the marks over letters in Latin script. One Latin letter is no evidence of language: noise is full of them."""
 
 ENGLISH = frozenset(
     [

@@ -11,8 +11,11 @@ import re
 import zlib
 from dataclasses import dataclass
 
+import numpy as np
+
 RULE_CHARACTERS = frozenset("-=_*#~.|+·─━═—–…0123456789^ \t\n\r,")
 _RUN = re.compile(r"(\S)\1{11,}")
+_EQUAL = b"\x01" * 11
 _SUFFIX = 12
 _CANDIDATES = 6
 _LEAST_COVERED = 80
@@ -37,6 +40,9 @@ class Loop:
 
 def longest_run(compact: str) -> tuple[str, int, int]:
     """Character, length and end of the longest run of one character in text without blanks; ("", 0, 0) for none of 12."""
+    codes = np.frombuffer(compact.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    if (codes[1:] == codes[:-1]).tobytes().find(_EQUAL) < 0:
+        return ("", 0, 0)
     best = max(_RUN.finditer(compact), key=lambda m: m.end() - m.start(), default=None)
     return ("", 0, 0) if best is None else (best[1], best.end() - best.start(), best.end())
 

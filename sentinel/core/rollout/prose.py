@@ -40,6 +40,8 @@ _MANY_SCRIPTS, _MANY_WORDS, _MANY_CHANGES = 4, 8, 0.6
 _NOISE_CHARACTERS, _NOISE_CHANGES, _NOISE_SIGNS, _NOISE_CAPITALS = 48, 0.48, 0.16, 0.2
 _SIGNS_CHARACTERS, _SIGNS_LETTERS = 80, 0.12
 _PROSE_LINE = 9
+_PROSE_LOW, _PROSE_HIGH, _VARIED = 0.15, 0.55, 0.4
+_END_WORDS, _END_CHARACTERS = 20, 120
 
 _CLASS = bytes(
     0 if 97 <= c <= 122 else 1 if 65 <= c <= 90 else 2 if 48 <= c <= 57 else 3 if c <= 32 else 4 if c < 128 else 0
@@ -55,12 +57,23 @@ class Words:
     text: str
     all: Sequence[str]
     ascii: bool
+    small: int
+    """How many hold prose together."""
+    distinct: int
 
     @staticmethod
     def of(text: str) -> Words:
         """Split a text."""
         plain = text.isascii()
-        return Words(text=text, all=(_ASCII_WORD if plain else _WORD).findall(text.lower()), ascii=plain)
+        found = (_ASCII_WORD if plain else _WORD).findall(text.lower())
+        small = sum(map(FUNCTION_WORDS.__contains__, found))
+        return Words(text=text, all=found, ascii=plain, small=small, distinct=len(set(found)))
+
+    @property
+    def is_prose(self) -> bool:
+        """Latin letters, held together by as many small words as prose is, and saying more than one thing."""
+        count = len(self.all)
+        return self.ascii and _PROSE_LOW * count <= self.small <= _PROSE_HIGH * count and self.distinct >= _VARIED * count
 
 
 def soup(words: Words) -> str | None:
@@ -118,12 +131,26 @@ def salad(words: Words, *, strict: bool = False) -> str | None:
 
     `strict`: of a part of a text, which needs more evidence: torn code as well.
     """
+    if words.small > _SALAD_SHARE * len(words.all):
+        return None if words.ascii else _han_salad(words)
     lines = [line.split() for line in words.text.split("\n")]
     prose = [token for line in lines if len(line) >= _PROSE_LINE for token in line]
     letters = [word for word in words.all if len(word) > 1]
     if len(prose) >= _SALAD_WORDS and len(letters) >= _SALAD_WORDS and 2 * len(prose) >= sum(map(len, lines)):
         return _latin_salad(words, prose, letters, _TORN_STRICT if strict else _TORN)
     return None if words.ascii else _han_salad(words)
+
+
+def ends_soundly(words: Words) -> bool:
+    """Whether the last words are held together as prose is, so that nothing broke on the way."""
+    end = words.all[-_END_WORDS:]
+    small = sum(map(FUNCTION_WORDS.__contains__, end))
+    if words.ascii:
+        return _PROSE_LOW * len(end) <= small <= _PROSE_HIGH * len(end)
+    han = _HAN.findall(words.text[-_END_CHARACTERS:])
+    held = sum(map(HAN_FUNCTION.__contains__, han))
+    empty = sum(map(CONTEXT_FREE.__contains__, han))
+    return len(han) >= _HAN_LEAST // 2 and held >= 2 * _HAN_SHARE * len(han) and empty < _HAN_SOUP * len(han) / 2
 
 
 def noise(text: str) -> str | None:
@@ -157,9 +184,7 @@ def _plain(word: str) -> str:
 
 
 def _latin_salad(words: Words, prose: list[str], letters: list[str], torn: float) -> str | None:
-    small = sum(map(FUNCTION_WORDS.__contains__, words.all))
-    if small > _SALAD_SHARE * len(letters):
-        return None
+    small = words.small
     if not words.ascii:
         small += sum(_plain(word) in FUNCTION_WORDS for word in words.all if not word.isascii())
         han = _HAN.findall(words.text)

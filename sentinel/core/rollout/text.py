@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from sentinel.core.rollout.loops import RULE_CHARACTERS, TIGHT, counting_loop, longest_run, loop_at_end, tightness
-from sentinel.core.rollout.prose import Words, mixed_scripts, noise, salad, soup
+from sentinel.core.rollout.prose import Words, ends_soundly, mixed_scripts, noise, salad, soup
 
 OK, GARBLED, REPETITIVE, EMPTY = "ok", "garbled", "repetitive", "empty"
 LABELS = (OK, GARBLED, REPETITIVE, EMPTY)
@@ -28,6 +28,8 @@ _WINDOW = 6000
 _RUN, _RUN_SHARE, _RUN_AT_END = 24, 0.5, 40
 _RULE_RUN, _RULE_SHARE = 200, 0.8
 _UNREADABLE_SHARE = 0.06
+_DISTINCT = 0.35
+"""Share of words that are said once or more, above which a text that ends in no loop is no loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,12 @@ def _judge(text: str) -> TextVerdict:
     why = _unreadable(text, len(compact)) or _run(compact)
     if why:
         return TextVerdict(GARBLED, why)
-    found = _loop(text)
+    words = Words.of(text)
+    found = _loop(text, words)
     if found is not None:
         return found
-    words = Words.of(text)
-    why = soup(words) or mixed_scripts(words) or noise(text) or salad(words) or _broken_end(text)
+    why = None if words.is_prose else soup(words) or mixed_scripts(words) or noise(text) or salad(words)
+    why = why or (None if ends_soundly(words) else _broken_end(text))
     return TextVerdict(GARBLED, why) if why else _OK
 
 
@@ -98,14 +101,16 @@ def _run(compact: str) -> str | None:
     return f"{character!r} {length} times in a row" if broken else None
 
 
-def _loop(text: str) -> TextVerdict | None:
+def _loop(text: str, words: Words) -> TextVerdict | None:
     data = text.encode("utf-8", "replace")
     loop = loop_at_end(text) or counting_loop(data)
     if loop is not None:
         what = " ".join(loop.period.split())[:60]
-        words = any(len(word) > 1 for word in re.findall(r"[^\W\d_]+", loop.period))
-        label = REPETITIVE if words or any(ord(c) > 0x2E80 for c in loop.period) else GARBLED
+        speaks = any(len(word) > 1 for word in re.findall(r"[^\W\d_]+", loop.period))
+        label = REPETITIVE if speaks or any(ord(c) > 0x2E80 for c in loop.period) else GARBLED
         return TextVerdict(label, f"ends in {what!r}, {loop.covered / len(loop.period):.0f} times over")
+    if words.distinct > _DISTINCT * len(words.all):
+        return None
     ratio = tightness(data)
     if ratio >= TIGHT or RULE_CHARACTERS.issuperset(text):
         return None
