@@ -17,7 +17,22 @@ import time
 from pathlib import Path
 
 # In order of cost; `live` runs real verl jobs and takes most of the time.
-PARTS = ("trainer", "wakeups", "verdict", "engine", "parsing", "storage", "fingerprint", "daemon", "chaos", "rollout", "triage", "cycles", "live", "captures")
+PARTS = (
+    "trainer",
+    "wakeups",
+    "verdict",
+    "engine",
+    "parsing",
+    "storage",
+    "fingerprint",
+    "daemon",
+    "chaos",
+    "rollout",
+    "triage",
+    "cycles",
+    "live",
+    "captures",
+)
 
 
 def main() -> int:

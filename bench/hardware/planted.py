@@ -27,7 +27,7 @@ from sentinel.storage.bundle import open_bundle
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "h200"
 RESULTS = Path(__file__).parent / "results"
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 12.0
 A_RUN_TAKES = 60.0
 """Seconds that must be left for another run to be begun."""
 LOG_PROB, REF, UPDATE = "actor_compute_log_prob", "ref_compute_log_prob", "actor_update"
@@ -44,9 +44,9 @@ class Planned:
     """Where the fault sits, in the words of the contract; None for a healthy run."""
     fault: Fault | None = None
     overrides: tuple[str, ...] = ()
-    step: int = 5
+    step: int = 4
     """First step with the fault."""
-    steps: int = 8
+    steps: int = 7
     replayed: bool = True
     attention: str = "eager"
     also: tuple[str, ...] = field(default=())
@@ -54,7 +54,7 @@ class Planned:
     what: str = ""
 
 
-def module_fault(stage: str, module: str, kind: str, size: float, step: int = 5, **more) -> Planned:
+def module_fault(stage: str, module: str, kind: str, size: float, step: int = 4, **more) -> Planned:
     """A fault inside a module."""
     short = module.removeprefix("model.").replace("layers.", "")
     return Planned(
@@ -92,7 +92,7 @@ PLANNED = (
     ),
     Planned(
         name="rollout", stage="rollout", fault=Fault(
-            stage="rollout", module="model.layers.1.mlp.down_proj", kind="scale", size=1.3, step=5
+            stage="rollout", module="model.layers.1.mlp.down_proj", kind="scale", size=1.3, step=4
         ), replayed=False, steps=10, what="a module of the rollout engine computes 1.3 times too much",
     ),
     Planned(name="config", stage="config", overrides=("actor_rollout_ref.actor.optim.lr=1e-4",), step=1,
@@ -169,7 +169,7 @@ class Bench:
         return {
             "name": plan.name, "bundle": plan.bundle, "stage": plan.stage, "also": list(plan.also), "step": plan.step,
             "what": plan.what, "module": plan.fault.module if plan.fault else None,
-            "kind": plan.fault.kind if plan.fault else None, "replayed": plan.replayed, "steps": plan.steps,
+            "kind": plan.fault.kind if plan.fault else None, "replayed": plan.replayed, "attention": plan.attention, "steps": plan.steps,
             "step_seconds": step_seconds(run), "seconds": round(time.monotonic() - began, 1),
             "incidents": incidents,
         }  # fmt: skip

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/hardware.md and docs/safety.md, made of what the runs left in results/ and data/."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from . import calibration
+
+HERE = Path(__file__).parent
+DOCS = HERE.parents[1] / "docs"
+
+
+def results() -> list[dict]:
+    """What was said of every run."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((HERE / "results").glob("*.json"))]
+
+
+def judged(result: dict) -> dict:
+    """Planted against found."""
+    incidents = sorted(result["incidents"], key=lambda i: (i["opened_at_step"], i["severity"] != "critical"))
+    first = incidents[0] if incidents else None
+    place = ((first or {}).get("triage") or {}).get("first") or {}
+    receipt = (first or {}).get("receipt") or {}
+    stage = first and (place.get("stage") or first["stage"])
+    answers = {result["stage"], *result["also"]}
+    dumped = bool(receipt.get("bytes"))
+    return {
+        "found": first is not None,
+        "stage": stage,
+        "stage_right": bool(first) and (first["stage"] in answers or stage in answers),
+        "module": place.get("module"),
+        "module_right": place.get("module") == result["module"],
+        "dumpable": result["module"] is not None and result["stage"] != "rollout",
+        "step": first and first["opened_at_step"],
+        "late": first and first["opened_at_step"] - result["step"],
+        "next_step": receipt.get("first_step") == first["opened_at_step"] + 1 if first and dumped else None,
+        "bytes": receipt.get("bytes"),
+        "seconds": receipt.get("seconds"),
+        "because": first and first["because"],
+    }
+
+
+def planted_table(found: list[dict]) -> str:
+    """One line a planted fault."""
+    lines = [
+        "| planted in | what | since step | said: stage | module | at step | dumped at N+1 | cost of the dump |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in found:
+        if result["stage"] is None:
+            continue
+        said = judged(result)
+        module = f" `{result['module']}`" if result["module"] else ""
+        mark = "" if said["stage_right"] else " **wrong**"
+        named = "-" if not said["module"] else f"`{said['module']}`{'' if said['module_right'] else ' **wrong**'}"
+        cost = "-" if not said["bytes"] else f"{said['bytes'] / 1e6:.1f} MB, {said['seconds']:.1f} s"
+        dumped = {True: "yes", False: "no", None: "-"}[said["next_step"]]
+        lines.append(
+            f"| {result['stage']}{module} | {result['what']} | {result['step']} | {said['stage'] or '**nothing**'}{mark} | {named} "
+            f"| {said['step'] or '-'} | {dumped} | {cost} |"
+        )
+    return "\n".join(lines)
+
+
+def healthy_table(found: list[dict]) -> str:
+    """One line a healthy run."""
+    lines = [
+        "| run on the CPU | against | regime | steps | false alarms | seconds a step |",
+        "|---|---|---|---|---|---|",
+    ]
+    for result in found:
+        if result["stage"] is not None:
+            continue
+        alarms = "; ".join(f"step {i['opened_at_step']}: {i['because']}" for i in result["incidents"]) or "0"
+        regime = "replayed" if result["replayed"] else "free"
+        lines.append(
+            f"| {result['name']} | {result['bundle']} | {regime} | {result['steps']} | {alarms} | {result['step_seconds']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def calibration_table(rows: list[dict]) -> str:
+    """One line for each recipe, pair and metric."""
+    stretches = " | ".join(f"steps {a}" if a == b else f"{a}-{b}" for a, b in calibration.STEPS)
+    lines = [
+        f"| recipe | pair | metric | {stretches} | 99 % below | largest |",
+        "|---|---|---|" + "---|" * (len(calibration.STEPS) + 2),
+    ]
+    for row in rows:
+        medians = " | ".join("-" if m is None else f"{m:.0e}" for m in row["medians"])
+        lines.append(
+            f"| {row['recipe']} | {row['pair']} | `{row['metric']}` | {medians} | {row['p99']:.0e} | {row['largest']:.0e} |"
+        )
+    return "\n".join(lines)
+
+
+def chaos_tables(runs: list[dict]) -> tuple[str, dict[str, float]]:
+    """What was injected how often, and the sums."""
+    kinds: Counter[str] = Counter()
+    for run in runs:
+        kinds.update(run["injected"])
+    lines = ["| injected | times |", "|---|---|", *(f"| {kind} | {count} |" for kind, count in sorted(kinds.items()))]
+    sums = {
+        "runs": len(runs),
+        "steps": sum(run["steps"] for run in runs),
+        "injections": sum(kinds.values()),
+        "failures": sum(bool(run["failure"]) for run in runs),
+        "differences": sum(run["differences"] for run in runs),
+        "worst_wait": max((run["worst_wait"] or 0.0 for run in runs), default=0.0),
+        "waits": sum(run["waits"] for run in runs),
+    }
+    return "\n".join(lines), sums
+
+
+def put(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the marks of `name`."""
+    whole = page.read_text(encoding="utf-8")
+    made, count = re.subn(
+        rf"(<!-- made: {name} -->\n).*?(\n<!-- end: {name} -->)", lambda m: m[1] + text + m[2], whole, flags=re.DOTALL
+    )
+    if count != 1:
+        raise ValueError(f"{page} holds {count} times the marks of {name}")
+    page.write_text(made, encoding="utf-8")
+
+
+def noise_table() -> str:
+    """One line for each precision, stage, direction and class of module."""
+    path = HERE / "results" / "noise.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    lines = [
+        "| precision | stage | direction | class | rows | equal | median | 99 % below | largest |",
+        "|" + "---|" * 9,
+    ]
+    for precision, rows in known.items():
+        for row in rows:
+            lines.append(
+                f"| {precision} | {row['stage']} | {row['direction']} | {row['class']} | {row['rows']} | {row['equal']:.0%} "
+                f"| {row['median']:.0e} | {row['p99']:.0e} | {row['largest']:.0e} |"
+            )
+    return "\n".join(lines)
+
+
+def chaos_words(sums: dict[str, float]) -> str:
+    """The sums in one sentence."""
+    return (
+        f"**{sums['injections']} injections in {sums['runs']} real verl runs ({sums['steps']} steps): {sums['failures']} training failures, "
+        f"{sums['differences']} differing values, longest of {sums['waits']} waits {sums['worst_wait'] * 1e3:.0f} ms (bound 50 ms, "
+        "and what a busy machine takes to run a thread again).**"
+    )
+
+
+def rows(found: list[dict]) -> list[dict]:
+    """Planted and healthy runs as numbers with their limits."""
+    planted = [judged(result) for result in found if result["stage"] is not None]
+    healthy = [result for result in found if result["stage"] is None]
+    dumpable = [one for one in planted if one["dumpable"]]
+    captured = [one for one in planted if one["next_step"] is not None]
+    return [
+        {"name": "planted faults on the CPU against the H200's bundle", "value": len(planted), "unit": "", "limit": 12, "at_least": True},
+        {"name": "stage right, of all", "value": _share(planted, "stage_right"), "unit": "", "limit": 11 / 12, "at_least": True},
+        {"name": "module right, where a dump can show it", "value": _share(dumpable, "module_right"), "unit": "", "limit": 10 / 12, "at_least": True},
+        {"name": "dumped at N+1, of the captures", "value": _share(captured, "next_step"), "unit": "", "limit": 1.0, "at_least": True},
+        {"name": "healthy live steps on the CPU", "value": sum(r["steps"] for r in healthy), "unit": "steps"},
+        {"name": "false alarms in them", "value": sum(len(r["incidents"]) for r in healthy), "unit": "", "limit": 1},
+    ]  # fmt: skip
+
+
+def _share(found: list[dict], what: str) -> float | None:
+    return sum(bool(one[what]) for one in found) / len(found) if found else None
+
+
+def chaos_rows(sums: dict[str, float]) -> list[dict]:
+    """The chaos suite's numbers with their limits."""
+    return [
+        {"name": "chaos: injections", "value": sums["injections"], "unit": "", "limit": 300, "at_least": True},
+        {"name": "chaos: training failures", "value": sums["failures"], "unit": "", "limit": 0},
+        {"name": "chaos: differing values", "value": sums["differences"], "unit": "", "limit": 0},
+        {"name": "chaos: longest wait", "value": sums["worst_wait"], "unit": "s"},
+    ]
