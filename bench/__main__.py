@@ -30,6 +30,7 @@ PARTS = (
     "rollout",
     "triage",
     "cycles",
+    "hardware",
     "live",
     "captures",
 )

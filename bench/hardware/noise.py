@@ -2,7 +2,7 @@
 """How far the norms of two healthy dumps part, by class of module and direction: the GPU's golden one and one of this CPU.
 
 `python -m bench.hardware.noise NAME TARGET GOLDEN [--steps 4,5]` reads two trees `step_<N>/<stage>/step0/rank0` and adds a table to
-results/noise.json. Give only steps whose rows agree, as `sentinel triage` says.
+data/noise.json. Give only steps whose rows agree, as `sentinel triage` says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sentinel.sources.msprobe_dump import read_dump
 
-RESULT = Path(__file__).parent / "results" / "noise.json"
+RESULT = Path(__file__).parent / "data" / "noise.json"
 
 
 def class_of(name: str) -> str:

@@ -129,7 +129,7 @@ def put(page: Path, name: str, text: str) -> None:
 
 def noise_table() -> str:
     """One line for each precision, stage, direction and class of module."""
-    path = HERE / "results" / "noise.json"
+    path = HERE / "data" / "noise.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     lines = [
         "| precision | stage | direction | class | rows | equal | median | 99 % below | largest |",
