@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record, replay and verdict on real verl: the default V1 trainer through `sentinel stub`, V0 through the demo's extra scenarios."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from sentinel.cli import main
+from sentinel.demo.assets import prepare
+from sentinel.demo.course import play
+from sentinel.demo.kit.faults import Fault
+from sentinel.demo.kit.rollout_faults import VARIABLE
+from sentinel.demo.places import claim
+from sentinel.demo.runs import RunSettings, launch
+from sentinel.demo.scenarios import HEALTHY, extra
+from tests.live.test_demo import Listener
+
+pytest.importorskip("verl")
+pytest.importorskip("msprobe")
+pytestmark = pytest.mark.live
+
+STEPS = 4
+FAULT = Fault(stage="actor_compute_log_prob", module="model.layers.1.self_attn.q_proj", kind="scale", size=1.1, step=3)
+
+
+@pytest.fixture(scope="module")
+def assets(tmp_path_factory):
+    return prepare(tmp_path_factory.mktemp("assets") / "assets")
+
+
+def said(capsys, *words):
+    code = main([*map(str, words), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def script(run, path):
+    """The launch script of a run, as a user has it."""
+    words = (run.folder / "command.txt").read_text().splitlines()
+    path.write_text("python -m verl.trainer.main_ppo \\\n" + " \\\n".join(f"  {word!r}" for word in words[3:]) + "\n")
+    return path
+
+
+@pytest.mark.timeout(1200)
+def test_v1_records_replays_and_the_answer_is_read_off(tmp_path, capsys, assets):
+    # A weight that moves fast, so that an engine that keeps the old ones is seen within a step.
+    plain = RunSettings(name="gpu", trainer="v1", steps=STEPS, learning_rate=1e-3)
+    code, plan = said(
+        capsys, "stub", "record", "--trainer", "v1", "--steps", f"1-{STEPS}", "--dump-dir", tmp_path / "dump"
+    )
+    assert code == 0
+    gpu = launch(replace(plain, overrides=plan["overrides"]), tmp_path / "gpu", assets)
+
+    # The other side has another name: without laying the recording out under it, verl would generate in silence.
+    other = ("trainer.experiment_name=npu",)
+    sketch = launch(
+        replace(plain, name="generates", overrides=other, environment={VARIABLE: "unsynchronised=3"}),
+        tmp_path / "own",
+        assets,
+    )
+    code, plan = said(
+        capsys, "stub", "replay", "--trainer", "v1", "--launch", script(sketch, tmp_path / "npu.sh"),
+        "--from", tmp_path / "dump", "--into", tmp_path / "into",
+    )  # fmt: skip
+    assert (code, plan["problems"]) == (0, [])
+    assert plan["recording"]["layout"] == "v1"
+    npu = replace(plain, name="npu", overrides=(*other, *plan["overrides"]))
+    healthy = launch(npu, tmp_path / "npu", assets)
+    broken = launch(replace(npu, name="broken", fault=FAULT), tmp_path / "broken", assets)
+
+    def judged(run):
+        return said(capsys, "replay", run.metrics_file, "--baseline", gpu.metrics_file)[1]
+
+    for run in (healthy, broken, sketch):
+        document = judged(run)
+        print(run.name, document["verdict"], document["decision"], [i["because"] for i in document["incidents"]])
+        print(
+            {step: (m["timing_s/gen"], m["actor/grad_norm"], m["actor/pg_loss"]) for step, m in run.metrics().items()}
+        )
+    assert "Injected" in healthy.log.read_text(errors="replace")
+    assert judged(healthy)["verdict"] == "healthy"
+    assert judged(healthy)["decision"]["side"] == "inference"
+    assert (judged(broken)["decision"]["side"], judged(broken)["decision"]["stage"]) == ("training", FAULT.stage)
+    assert judged(sketch)["incidents"][0]["stage"] == "rollout"
+    _, text = said(capsys, "rollout", "check", healthy.rollout_data, "--against", gpu.rollout_data)
+    assert text["verdict"] == "healthy"
+    assert text["against"]["identical_rows"] == text["against"]["rows"]
+
+
+@pytest.mark.timeout(1200)
+def test_v0_a_replay_that_does_not_happen_and_scrambled_weights_are_found_and_the_healthy_replay_is_silent(
+    tmp_path, assets
+):
+    places = claim(tmp_path / "demo")
+    shutil.copytree(assets.folder, places.assets)
+    finished = play(places, (HEALTHY, *extra()), Listener())
+    assert [(o.scenario.name, o.ok, o.why) for o in finished.outcomes if not o.ok] == []
+    for outcome in finished.outcomes:
+        print(outcome.to_plain())
+    no_replay = finished.outcomes[1].incidents[0]
+    assert "A replay was asked for (skip.rollout.enable=True) and did not happen" in no_replay["because"]
