@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.demo.assets import Assets
+from sentinel.demo.cluster import clean_environment
 from sentinel.demo.kit.faults import VARIABLE, Fault
 from sentinel.demo.overrides import RunSettings, overrides, run_environment
 
@@ -128,3 +129,24 @@ def test_the_installed_verl_takes_every_override(settings, cluster):
 
     assert composed.trainer.use_v1 is (settings.trainer == "v1")
     assert composed.actor_rollout_ref.rollout.name == "democpu"
+
+
+def test_on_a_gpu_verls_own_platform_runs_and_ray_gets_gpus():
+    settings = RunSettings(name="x", device="cuda", precision="bf16", seed=43)
+
+    given = table(settings)
+
+    assert given["trainer.device"] == "cuda"
+    assert given["ray_kwargs.ray_init.num_gpus"] == "1"
+    assert "ray_kwargs.ray_init.resources.NPU" not in given
+    assert given["actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype"] == "bf16"
+    assert given["actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype"] == "fp32"
+    assert given["actor_rollout_ref.rollout.seed"] == "43"
+    assert run_environment(settings, Path("/r"))["VERL_PLATFORM"] == "nvidia"
+
+
+def test_only_a_cpu_run_hides_the_gpus_of_its_machine(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+
+    assert clean_environment()["CUDA_VISIBLE_DEVICES"] == ""
+    assert clean_environment("cuda")["CUDA_VISIBLE_DEVICES"] == "3"

@@ -255,3 +255,55 @@ def test_a_stage_that_fails_leaves_no_fault_behind():
         raise RuntimeError
 
     assert "forward" not in vars(model.inner)
+
+
+def critic_worker(model, *, kind="value_model"):
+    """A class as verl's TrainingWorker, whose calls return what the model computes."""
+
+    class TrainingWorker:
+        def __init__(self):
+            self.config = types.SimpleNamespace(model_type=kind)
+            self.engine = types.SimpleNamespace(module=model)
+
+        def infer_batch(self, data):
+            return self.engine.module(data)
+
+        def train_mini_batch(self, data):
+            return self.engine.module(data)
+
+    return TrainingWorker
+
+
+@pytest.mark.parametrize(
+    ("stage", "broken_call"), [("compute_values", "infer_batch"), ("critic_update", "train_mini_batch")]
+)
+def test_a_fault_of_the_critic_acts_in_its_stage_from_its_step_on(monkeypatch, stage, broken_call):
+    monkeypatch.setenv(faults.VARIABLE, fault("scale", 2.0, stage=stage, step=2).to_json())
+    model, data = Model(), torch.ones(1, 8)
+    worker = critic_worker(model)
+    faults.install(types.SimpleNamespace(TrainingWorker=worker))
+    critic, clean = worker(), model(data)
+
+    seen = [
+        (getattr(critic, call)(data) / clean).mean().round().item()
+        for _ in range(3)
+        for call in ("infer_batch", "train_mini_batch")
+    ]
+
+    broken = (broken_call == "infer_batch", broken_call == "train_mini_batch")
+    assert seen == [1, 1, *(1 + int(is_broken) for is_broken in broken * 2)]
+
+
+def test_a_fault_of_the_critic_leaves_the_actor_alone(monkeypatch):
+    monkeypatch.setenv(faults.VARIABLE, fault("scale", 2.0, stage="compute_values", step=1).to_json())
+    model, data = Model(), torch.ones(1, 8)
+    worker = critic_worker(model, kind="language_model")
+    faults.install(types.SimpleNamespace(TrainingWorker=worker))
+
+    assert torch.equal(worker().infer_batch(data), model(data))
+
+
+def test_a_fault_of_the_rollouts_is_not_planted_in_a_worker(monkeypatch):
+    monkeypatch.setenv(faults.VARIABLE, fault("scale", 2.0, stage="rollout", step=1).to_json())
+
+    faults.install(types.SimpleNamespace())
