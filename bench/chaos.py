@@ -169,7 +169,10 @@ class Actor(Process):
         from sentinel.daemon import ray_actor
 
         self._actor = ray_actor.connect_or_start(self.file.read_text(), str(self.file), by_hand=True)
-        self._ask("status", {})
+        import ray
+
+        # As long as a busy machine takes to start a worker.
+        ray.get(self._actor.query.remote("status"), timeout=120)
 
     def _ask(self, what: str, given: dict) -> object:
         import ray

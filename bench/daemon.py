@@ -179,11 +179,15 @@ def idle_in_ray() -> list[dict]:
 
     from sentinel.daemon import ray_actor
 
+    class Empty:  # here, so that it travels by value: its module would bring everything that the daemon has
+        def pid(self) -> int:
+            return os.getpid()
+
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         with tempfile.TemporaryDirectory(prefix="sentinel-bench-") as home:
             daemon = ray_actor.connect_or_start(f"home: {home}\nhttp: {{port: 0}}\n", by_hand=True)
-            empty = ray.remote(num_cpus=0)(_Empty).remote()
+            empty = ray.remote(num_cpus=0)(Empty).remote()
             ray.get(empty.pid.remote())  # what is loaded with the first answer counts
             pids = [ray.get(daemon.query.remote("status"))["pid"], ray.get(empty.pid.remote())]
             (memory, share), (bare, bare_share) = map(waited, pids)
@@ -197,15 +201,6 @@ def idle_in_ray() -> list[dict]:
         {"name": "idle daemon in Ray: share of a core", "value": share, "unit": "%", "limit": 1.0},
         {"name": "empty Ray actor: share of a core", "value": bare_share, "unit": "%", "limit": None},
     ]
-
-
-class _Empty:
-    """Nothing but what Ray brings."""
-
-    def pid(self) -> int:
-        import os
-
-        return os.getpid()
 
 
 def waited(pid: int) -> tuple[float, float]:
