@@ -98,3 +98,13 @@ def test_no_path_of_the_machines_that_made_it_is_left():
     for path in EXAMPLE.rglob("*"):
         if path.is_file() and path.suffix in {".json", ".jsonl", ".md"}:
             assert "/work/" not in path.read_text(encoding="utf-8"), path
+
+
+def test_a_finished_log_can_be_attached_without_a_cluster(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    healthy = ("attach", str(EXAMPLE / "healthy.jsonl"), "--run", "try", "--baseline", str(BUNDLE), "--local")
+    assert main(list(healthy)) == 0
+
+    broken = spoilt(tmp_path, "actor/grad_norm", 40, 30.0)
+    assert main(["attach", str(broken), "--run", "wrong", "--baseline", str(BUNDLE), "--local"]) == 1
+    capsys.readouterr()
