@@ -61,6 +61,8 @@ class Settings:
     """Path of the baseline: a bundle, a recording, or any metric file; relative to the settings file."""
     regime: str = "auto"
     """`replayed`: the run replays the baseline's rollouts; `free`: it makes its own; `auto`: Sentinel finds out."""
+    msprobe_tables: bool = True
+    """Whether `msprobe compare` and `graph_visualize` make their table and graph beside each report, where msprobe is installed."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     trainer: TrainerSettings = field(default_factory=TrainerSettings)
     http: HttpSettings = field(default_factory=HttpSettings)

@@ -108,9 +108,8 @@ class Answers:
         if written is not None:
             return {"text": written}
         material = self._watchdog.with_watch(incident.run, lambda watch: report_files.material(watch, incident))
-        if form == "html":
-            return {"text": report_files.html(material)}
-        return {"text": render.incident_to_markdown(material.incident, material.charts)}
+        material = report_files.completed(self._watchdog.home, material)
+        return {"text": report_files.html(material) if form == "html" else report_files.markdown(material)}
 
     def _captures(self, run: str | None = None) -> dict[str, Any]:
         found = [c for s in self._watchdog.runs() if run in (None, s.run) for c in s.captures]

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from sentinel.core.report import render
-from sentinel.daemon import captured, dump_keeping, entries, report_files
+from sentinel.daemon import captured, dump_keeping, entries, msprobe_tables, report_files
 from sentinel.daemon.chores import Chores
 from sentinel.daemon.run_watch import RunWatch
 from sentinel.records import AskTriage, IncidentChanged, TriageArrived
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from sentinel.daemon.watchdog import Watchdog
-    from sentinel.records import Effect, Incident
+    from sentinel.records import Effect, Incident, Triage
     from sentinel.sinks.alerting import AlertSettings
 
 _FAULTS_KEPT = 20
@@ -41,6 +41,9 @@ class Deeds:
         self._chores = Chores(self.faults.append)
         # Threads of their own: a webhook that hangs must hold up no triage and no snapshot.
         self._messages = Chores(self.faults.append)
+        # Nobody waits for these: what msprobe makes of a pair is for people who want it.
+        self._aside = Chores(self.faults.append)
+        self._tables_of = msprobe_tables.TableMaker()
         self.announce_by(watchdog.settings.alerts)
 
     def carry_out(self, watch: RunWatch, effects: Iterable[Effect]) -> None:
@@ -85,7 +88,9 @@ class Deeds:
         return self._chores.wait(seconds) and self._messages.wait(max(0.0, end - time.monotonic()))
 
     def close(self) -> None:
-        """Finish what is begun."""
+        """Finish what is begun, but for what nobody waits for."""
+        self._tables_of.stop()
+        self._aside.close(1.0)
         self._chores.close()
         self._messages.close()
 
@@ -101,8 +106,16 @@ class Deeds:
     def _triage(self, run: str, ask: AskTriage, golden: captured.Golden) -> None:
         triage = captured.triage(ask, golden)
         self._watchdog.tell(run, TriageArrived(ask.incident, ask.capture, triage, self._watchdog.clock()))
+        if self._watchdog.settings.msprobe_tables and msprobe_tables.wanted(triage):
+            self._aside.do(("tables", ask.incident), self._tables, run, ask.incident, triage)
         # By now the step's own metrics have come, too.
         self._chores.do(("keep", ask.capture), self._keep, run, ask.capture)
+
+    def _tables(self, run: str, incident: str, triage: Triage) -> None:
+        """Have msprobe's own table and graph made beside the report; then the report links them."""
+        folder = report_files.folder(self._watchdog.home, incident) / msprobe_tables.FOLDER
+        self.faults.extend(self._tables_of.make(triage, folder))
+        self._watchdog.with_watch(run, functools.partial(self._write, incident=incident))
 
     def _keep(self, run: str, capture: str) -> None:
         material = self._watchdog.with_watch(run, lambda watch: dump_keeping.gather(watch, capture))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import tempfile
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sentinel.core.report import render
+from sentinel.core.report.samples import sample_to_plain
+from sentinel.daemon import msprobe_tables, report_samples
 from sentinel.sinks import json_text
 from sentinel.sinks.html_report import incident_html
 from sentinel.storage.run_folders import run_slug
@@ -17,6 +20,7 @@ from sentinel.storage.run_folders import run_slug
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sentinel.core.report.samples import SamplePair
     from sentinel.daemon.run_watch import RunWatch
     from sentinel.records import Chart, Incident
 
@@ -30,12 +34,32 @@ class Material:
 
     incident: Incident
     charts: tuple[Chart, ...]
+    beside: tuple[str, ...] = ()
+    """Files that lie beside the report, as paths below its folder."""
+    samples: tuple[SamplePair, ...] = ()
+    rollouts: str = ""
+    """Folder that the run writes its rollout text to; empty where it writes none."""
+    baseline: str | None = None
 
 
 def material(watch: RunWatch, incident: Incident) -> Material:
     """Return what the report of an incident shows: the metrics of its findings beside the baseline."""
     metrics = list(dict.fromkeys(finding.metric for finding in incident.findings))[:CHARTS]
-    return Material(incident, watch.prepared.engine.charts(watch.state, metrics))
+    return Material(
+        incident,
+        watch.prepared.engine.charts(watch.state, metrics),
+        rollouts=str(watch.facts.get("rollout_data_dir") or ""),
+        baseline=watch.prepared.plan.baseline,
+    )
+
+
+def completed(home: Path, given: Material) -> Material:
+    """The material with what has to be read from files; takes its time, so not while a watch is held."""
+    return dataclasses.replace(
+        given,
+        beside=msprobe_tables.made(folder(home, given.incident.id)),
+        samples=report_samples.samples(given.incident, given.rollouts, given.baseline),
+    )
 
 
 def folder(home: Path, incident: str) -> Path:
@@ -66,7 +90,12 @@ def stored(home: Path, incident: Incident, form: str) -> str | None:
 
 def html(given: Material) -> str:
     """Return the report as one self-contained page."""
-    return incident_html(given.incident, given.charts)
+    return incident_html(given.incident, given.charts, beside=given.beside, samples=given.samples)
+
+
+def markdown(given: Material) -> str:
+    """Return the report as Markdown."""
+    return render.incident_to_markdown(given.incident, given.charts, beside=given.beside, samples=given.samples)
 
 
 def write(home: Path, given: Material) -> Path:
@@ -77,8 +106,10 @@ def write(home: Path, given: Material) -> Path:
     """
     target = folder(home, given.incident.id)
     target.mkdir(parents=True, exist_ok=True)
-    document = json_text.to_text(render.incident_to_plain(given.incident), indent=1)
-    texts = (document + "\n", render.incident_to_markdown(given.incident, given.charts), html(given))
+    given = completed(home, given)
+    plain = render.incident_to_plain(given.incident)
+    plain |= {"beside": list(given.beside), "samples": [sample_to_plain(sample) for sample in given.samples]}
+    texts = (json_text.to_text(plain, indent=1) + "\n", markdown(given), html(given))
     for name, text in zip(FILES, texts, strict=True):
         replace(target / name, text)
     return target

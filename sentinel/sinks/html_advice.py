@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about an incident, with the exact commands."""
+"""What to do about an incident, with the exact commands; what was done, and what could explain it."""
 
 from __future__ import annotations
 
 import shlex
 
+from sentinel.core.report.incidents import EXPLAINS
 from sentinel.records import UNKNOWN_STAGE, Incident
 from sentinel.sinks.html_elements import Markup, both, tag
 
@@ -88,3 +89,24 @@ def advice(incident: Incident) -> list[tuple[str, str, list[str]]]:
 
 def _dumpable(stage: str, incident: Incident) -> str:
     return incident.stage if stage == UNKNOWN_STAGE else stage
+
+
+def checklist(incident: Incident) -> Markup | None:
+    """Differences of the alignment checklist that the engine found worth a look when the incident opened."""
+    found = [note.removeprefix(EXPLAINS) for note in incident.notes if note.startswith(EXPLAINS)]
+    if not found:
+        return None
+    title = both("Checklist differences that could explain it", "可能的原因：对齐清单中的差异")
+    return tag("section", tag("h2", title), tag("ul", *(tag("li", note) for note in found)))
+
+
+def notes(incident: Incident) -> Markup | None:
+    """What Sentinel did about it, in order."""
+    told = [note for note in incident.notes if not note.startswith(EXPLAINS)]
+    if not told:
+        return None
+    return tag(
+        "section",
+        tag("h2", both("What Sentinel did", "Sentinel 做了什么")),
+        tag("ol", *(tag("li", note) for note in told)),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from sentinel.core.report.render import number
 from sentinel.records import Divergence, Triage
@@ -14,8 +15,8 @@ from sentinel.sinks.html_words import COMPARED, DIRECTIONS, STAGES, VERDICTS, wo
 SHOWN_NAMES = 60
 
 
-def dump_section(triage: Triage) -> Markup:
-    """What triage found."""
+def dump_section(triage: Triage, beside: Sequence[str] = ()) -> Markup:
+    """What triage found; `beside` are files that lie beside the page."""
     ranks = ", ".join(str(rank) for rank in triage.ranks)
     return tag(
         "section",
@@ -32,6 +33,7 @@ def dump_section(triage: Triage) -> Markup:
             class_="quiet",
         ),
         tag("ul", *(tag("li", note) for note in triage.notes)) if triage.notes else None,
+        _beside(beside),
         _lone(("only in the target", "仅存在于本次 dump"), triage.only_in_target),
         _lone(("only in the golden dump", "仅存在于基准 dump"), triage.only_in_golden),
     )
@@ -96,9 +98,9 @@ def _relative(value: object, other: object) -> str:
         if value == other or (math.isnan(value) and math.isnan(other)):
             return "0"
         if not (math.isfinite(value) and math.isfinite(other)):
-            return "not finite"
+            return both("not finite", "非有限值")
         return f"{abs(value - other) / max(abs(value), abs(other)):.3g}"
-    return "" if value == other else "differs"
+    return "" if value == other else both("differs", "不同")
 
 
 def _suspects(suspects: Sequence[Divergence]) -> Markup | None:
@@ -109,6 +111,15 @@ def _suspects(suspects: Sequence[Divergence]) -> Markup | None:
         for found in suspects
     ]
     return join(tag("h3", both("The next places", "其次可疑的位置")), tag("ol", *items))
+
+
+def _beside(files: Sequence[str]) -> Markup | None:
+    if not files:
+        return None
+    links = [tag("li", tag("a", name, href=quote(name))) for name in files]
+    return join(
+        tag("h3", both("Made by msprobe, beside this page", "msprobe 生成的文件（与本页同目录）")), tag("ul", *links)
+    )
 
 
 def _lone(title: tuple[str, str], names: Sequence[str]) -> Markup | None:

@@ -12,24 +12,35 @@ from collections.abc import Sequence
 from functools import cache
 
 from sentinel.core.report.render import band_text, number
+from sentinel.core.report.samples import SamplePair
 from sentinel.records import Chart, Incident, Suspect
-from sentinel.sinks.html_advice import next_steps
+from sentinel.sinks.html_advice import checklist, next_steps, notes
 from sentinel.sinks.html_charts import metric_chart, stage_graph
 from sentinel.sinks.html_dump import dump_section
 from sentinel.sinks.html_elements import Markup, both, tag
+from sentinel.sinks.html_rollouts import samples_section
 from sentinel.sinks.html_words import KINDS, OUTCOMES, SEVERITIES, STAGES, STATES, words
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 SHOWN_FINDINGS = 40
 
 
-def incident_html(incident: Incident, charts: Sequence[Chart] = (), *, language: str = "en") -> str:
+def incident_html(
+    incident: Incident,
+    charts: Sequence[Chart] = (),
+    *,
+    language: str = "en",
+    beside: Sequence[str] = (),
+    samples: Sequence[SamplePair] = (),
+) -> str:
     """Return the report of an incident as a whole page.
 
     Args:
         incident: what is reported.
         charts: its metrics beside the baseline.
         language: `en` or `zh`, shown first; the page can be switched.
+        beside: files that lie beside the page, as paths from it.
+        samples: rollout text, beside the baseline's.
     """
     body = tag(
         "main",
@@ -38,10 +49,12 @@ def incident_html(incident: Incident, charts: Sequence[Chart] = (), *, language:
         _stages(incident),
         _charts(incident, charts),
         _findings(incident),
-        dump_section(incident.triage) if incident.triage is not None else None,
+        dump_section(incident.triage, beside) if incident.triage is not None else None,
+        checklist(incident),
+        samples_section(samples),
         _cost(incident),
         next_steps(incident),
-        _notes(incident),
+        notes(incident),
         tag("footer", both(f"Sentinel, incident {incident.id}", f"Sentinel，事件 {incident.id}")),
     )
     return page(f"{words(KINDS, incident.kind)[0]}: {incident.run} ({incident.id})", body, language)
@@ -159,7 +172,7 @@ def _cleared(incident: Incident, suspects: set[str], touched: frozenset[str]) ->
     for reason, stages in groups.items():
         names = [words(STAGES, stage) for stage in stages]
         en, zh = ", ".join(name[0] for name in names), "、".join(name[1] for name in names)
-        lines.append(tag("li", both(f"{en}: {reason[0]}", f"{zh}:{reason[1]}")))
+        lines.append(tag("li", both(f"{en}: {reason[0]}", f"{zh}：{reason[1]}")))
     return lines
 
 
@@ -268,13 +281,3 @@ def size_text(size: int) -> str:
     """
     power = min((len(str(size)) - 1) // 3, 4)
     return f"{size / 1000**power:.3g} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
-
-
-def _notes(incident: Incident) -> Markup | None:
-    if not incident.notes:
-        return None
-    return tag(
-        "section",
-        tag("h2", both("What Sentinel did", "Sentinel 做了什么")),
-        tag("ol", *(tag("li", note) for note in incident.notes)),
-    )

@@ -3,11 +3,15 @@
 
 import math
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from sentinel.core.report.incidents import EXPLAINS
+from sentinel.core.report.samples import pair_samples
 from sentinel.records import (
     Band,
     CaptureOrder,
@@ -17,6 +21,7 @@ from sentinel.records import (
     Divergence,
     Finding,
     Incident,
+    RolloutRow,
     Suspect,
     Triage,
 )
@@ -246,3 +251,62 @@ def test_sizes_are_read_at_a_glance():
         "4.4 MB",
         "1e+03 TB",
     ]
+
+
+def test_rollout_samples_stand_beside_the_baselines_and_are_never_markup():
+    rows = (
+        RolloutRow("q1", "same start, then this", 1.0),
+        RolloutRow("q2", HOSTILE, 0.0),
+        RolloutRow("q3", "new", None),
+    )
+    golden = (RolloutRow("q1", "same start, then that", 0.5), RolloutRow("q2", "an answer", 1.0))
+
+    parsed = parse(incident_html(INCIDENT, samples=pair_samples(30, rows, golden)))
+
+    text = "".join(parsed.text)
+    assert "script" not in parsed.tags
+    assert "img" not in parsed.tags
+    assert not [name for _, name, _ in parsed.attributes if name.startswith("on")]
+    assert "same start, then th" in text
+    assert "<script>alert(1)</script>" in text
+    assert "the baseline has no answer to this prompt" in text
+    assert parsed.tags.count("mark") == 4
+
+
+def test_what_lies_beside_the_page_is_linked_by_a_path_below_it():
+    parsed = parse(incident_html(INCIDENT, beside=("msprobe/compare/a b.csv", 'msprobe/x"onclick="y.db')))
+
+    links = [value for tag_name, name, value in parsed.attributes if (tag_name, name) == ("a", "href")]
+    assert links == ["msprobe/compare/a%20b.csv", "msprobe/x%22onclick%3D%22y.db"]
+
+
+def test_checklist_differences_that_could_explain_it_have_a_section_of_their_own():
+    incident = replace(INCIDENT, notes=(f"{EXPLAINS}HCCL_DETERMINISTIC is unset", "ordered a dump"))
+
+    text = "".join(parse(incident_html(incident)).text)
+
+    assert "Checklist differences that could explain it" in text
+    assert text.count("HCCL_DETERMINISTIC is unset") == 1
+    assert text.index("HCCL_DETERMINISTIC") < text.index("ordered a dump")
+
+
+@pytest.mark.live
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_browser_opens_the_page_without_an_error_in_either_language(tmp_path, need, language):
+    """The policy of the page turns every request into an error on the console."""
+    need("chromium")
+    samples = pair_samples(30, (RolloutRow("q", HOSTILE, 0.0),), ())
+    page, shot = tmp_path / "report.html", tmp_path / "shot.png"
+    page.write_text(incident_html(INCIDENT, [CHART], language=language, samples=samples), encoding="utf-8")
+    command = [shutil.which("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+
+    done = subprocess.run(
+        [*command, "--window-size=1100,2400", f"--screenshot={shot}", page.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "CONSOLE" not in done.stderr
+    assert shot.stat().st_size > 50_000

@@ -67,7 +67,7 @@ class World:
         self.alive = {}
         self.baseline = write_baseline(folder / "golden.jsonl")
         self.config_path = str(folder / "sentinel.yaml")
-        self.config = json.dumps({"home": "home", "baseline": str(self.baseline), **settings})
+        self.config = json.dumps({"home": "home", "baseline": str(self.baseline), "msprobe_tables": False, **settings})
         self.watchdog = None
 
     def start(self) -> Watchdog:

@@ -22,6 +22,7 @@ MILD = frozenset({"collapse", "self_inconsistent", "drift", "spike", "vanished"}
 CRITICAL_SCORE = 10.0
 MOST_FINDINGS = 60
 NOT_BACK = "did not come back"
+EXPLAINS = "Could explain it, see the checklist: "
 SETTLED_AFTER = 3
 """Steps in which an incident's consequences may still unfold: an update at N is judged wherever it shows by N + 2."""
 JUMP = 8.0
@@ -98,7 +99,7 @@ def explained(docket: Docket, changes: tuple[Change, ...], notes: Sequence[str])
         return docket, changes
 
     def told(incident: Incident) -> Incident:
-        said = tuple(f"Could explain it, see the checklist: {note}" for note in notes)
+        said = tuple(f"{EXPLAINS}{note}" for note in notes)
         return replace(incident, notes=(*incident.notes, *said)) if incident.id in opened else incident
 
     return (

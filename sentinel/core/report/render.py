@@ -27,6 +27,7 @@ from sentinel.records import Band
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sentinel.core.report.samples import SamplePair
     from sentinel.records import Chart, Incident
 
 __all__ = [
@@ -76,14 +77,18 @@ def band_text(band: Band | None) -> str:
     return f"[{number(band.low)}, {number(band.high)}]"
 
 
-def incident_to_markdown(incident: Incident, charts: Sequence[Chart] = ()) -> str:
+def incident_to_markdown(
+    incident: Incident, charts: Sequence[Chart] = (), *, beside: Sequence[str] = (), samples: Sequence[SamplePair] = ()
+) -> str:
     """The incident as a page of Markdown: what, since when, which stage, why, evidence, dump, what was done.
 
-    Each chart, a metric beside its baseline, becomes a small table of its last steps.
+    Each chart, a metric beside its baseline, becomes a small table of its last steps. `beside`: files that lie beside the report.
     """
     parts = [_headline(incident), _suspect_table(incident), _finding_table(incident)]
     parts += [_chart_table(chart) for chart in charts]
-    parts += [_capture_section(incident), _triage_section(incident), _notes_section(incident)]
+    parts += [_capture_section(incident), _triage_section(incident), _samples_section(samples)]
+    parts += ["## Beside this report\n\n" + "\n".join(f"- `{name}`" for name in beside) if beside else ""]
+    parts += [_notes_section(incident)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -154,6 +159,24 @@ def _triage_section(incident: Incident) -> str:
         lines.append(f"First in {first.stage}: `{first.module}` ({first.direction}, {first.position}). {first.why}")
     lines += [f"- {note}" for note in triage.notes]
     return "## Dump\n\n" + "\n".join(lines)
+
+
+def _samples_section(samples: Sequence[SamplePair]) -> str:
+    """Answers of the run and of the baseline, indented: model output must not become Markdown."""
+    lines: list[str] = []
+    for sample in samples:
+        lines.append(f"Step {sample.step}, {sample.label}, score {_score(sample.score)}:\n\n{_quoted(sample.output)}")
+        if sample.golden_output is not None:
+            lines.append(f"The baseline, score {_score(sample.golden_score)}:\n\n{_quoted(sample.golden_output)}")
+    return "## Rollout samples\n\n" + "\n\n".join(lines) if lines else ""
+
+
+def _score(score: float | None) -> str:
+    return "unknown" if score is None else number(score)
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines()) or "    (empty)"
 
 
 def _notes_section(incident: Incident) -> str:
