@@ -40,7 +40,8 @@ def on_and_off(args, assets: Assets) -> None:
     """One run, with Sentinel on and off in blocks."""
     folder = args.work / "toggled"
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {"home": str(folder / "home"), "http": {"port": 0}}
+    # A capture has a cost of its own, and a recipe of its own is no healthy run of the baseline.
+    settings = {"home": str(folder / "home"), "http": {"port": 0}, "engine": {"capture": {"enabled": False}}}
     if args.baseline:
         settings["baseline"] = str(args.baseline)
     (folder / "sentinel.yaml").write_text(json.dumps(settings), encoding="utf-8")

@@ -17,6 +17,8 @@ import time
 import wrapt
 
 BLOCK = 5
+SAVED = 25
+"""The rows are written every so many steps, in watched and in unwatched blocks alike, and at the end."""
 FIRST = 6
 """Steps before this one are always watched and not counted: connecting, warming up."""
 
@@ -40,6 +42,8 @@ class Clock:
         self.inside = 0.0
         on = step < FIRST or ((step - FIRST) // BLOCK) % 2 == 0
         self.rows.append({"step": step, "at": time.perf_counter(), "on": on, "inside": 0.0})
+        if step % SAVED == 0:
+            self.write()
 
     def write(self) -> None:
         """Write all rows, the last one without its time inside."""
