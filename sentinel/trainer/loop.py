@@ -20,7 +20,7 @@ from typing import Any
 from sentinel.trainer import reach
 from sentinel.trainer.arming import STAGED, Span, Target
 from sentinel.trainer.fuse import Fuse, log
-from sentinel.trainer.link import DaemonLink
+from sentinel.trainer.link import DaemonLink, NoClusterError
 from sentinel.trainer.recording import RecordingFile
 from sentinel.trainer.session import Outlets, Session
 from sentinel.trainer.wanted import Wanted, read_orders_of, wanted
@@ -30,21 +30,34 @@ _VERSIONS = ("torch", "transformers", "trl", "accelerate", "deepspeed", "torch_n
 
 
 class ClusterLink(DaemonLink):
-    """The way to the daemon for a process that has nothing to do with Ray otherwise: it joins the daemon's cluster first."""
+    """The way to the daemon for a process that has nothing to do with Ray otherwise: it joins the cluster of RAY_ADDRESS first.
+
+    Never another one that may be running on this machine; and a few times only, for Ray prints lines of its own about each.
+    """
+
+    joins_left = 3
 
     def send(self, records: list[dict[str, Any]]) -> dict[str, Any]:
-        """Deliver; on the background thread, like every word to Ray."""
+        """Deliver; on the background thread, like every word to Ray.
+
+        Raises:
+            NoClusterError: RAY_ADDRESS names none, or it could not be joined.
+            Exception: whatever Ray raises.
+        """
         import ray
 
         if not ray.is_initialized():
-            ray.init(
-                address=os.environ.get("RAY_ADDRESS", "auto"),
-                namespace="sentinel",
-                log_to_driver=False,
-                configure_logging=False,
-                include_dashboard=False,
-            )
+            self._join(ray)
         return super().send(records)
+
+    def _join(self, ray: Any) -> None:
+        address = os.environ.get("RAY_ADDRESS", "")
+        if not address:
+            raise NoClusterError("RAY_ADDRESS names no cluster (`auto`: the one of this machine)")
+        if not self.joins_left:
+            raise NoClusterError(f"the cluster at RAY_ADDRESS={address} could not be joined")
+        self.joins_left -= 1
+        ray.init(address=address, namespace="sentinel", log_to_driver=False, configure_logging=False)
 
 
 class LoopWorker:
