@@ -64,6 +64,7 @@ def test_the_verbs_are_those_of_the_contract():
         "baseline diff",
         "up",
         "status",
+        "reload",
         "down",
         "top",
         "attach",
