@@ -54,7 +54,7 @@ def run() -> list[dict]:
 
 def compared(folder: Path, kind: type[Process], kills: int, *, seed: int, runs: int = RUNS) -> dict:
     """Return how often a daemon was killed, how long it was away each time, and how much it knows wrongly then."""
-    steps = max(FAULT_EVERY + 10, kills * BETWEEN // (2 * runs) + BETWEEN)
+    steps = max(FAULT_EVERY + 10, 8 * kills // runs + BETWEEN)
     calm = kind(place(folder / "calm"))
     expected = course(calm, folder / "calm", steps, runs)
     calm.close()
