@@ -16,9 +16,8 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any
 
-from sentinel.trainer import reach
+from sentinel.trainer import golden, reach
 from sentinel.trainer.fuse import Fuse, attempt, log
-from sentinel.trainer.orders import DEFAULT_SCHEDULE, Order
 from sentinel.trainer.session import Session
 
 TESTED_VERL = ("0.9.0", "0.9.1")
@@ -131,7 +130,7 @@ class Driver:
         session.started(self._facts(trainer), self._config)
         session.describe(trainer)
         if self._record_schedule:
-            session.schedule(golden_schedule(reach.stages_of(trainer)))
+            session.schedule(golden.schedule(reach.stages_of(trainer)))
 
     def _facts(self, trainer: Any) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -196,11 +195,3 @@ def _profiles_itself(trainer: Any) -> bool:
 
     attempt(look)
     return found == [True]
-
-
-def golden_schedule(stages: list[str]) -> list[Order]:
-    """The steps whose dumps make a later comparison possible, for a run that records itself."""
-    return [
-        Order(f"golden-{step}", step, step, tuple(stages), why="golden schedule", asked_first_step=step, exact=True)
-        for step in DEFAULT_SCHEDULE
-    ]

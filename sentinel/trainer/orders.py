@@ -11,9 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-# Steps that a recording run dumps when nobody says otherwise: dense where runs part first, then ever rarer.
-DEFAULT_SCHEDULE = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-
 
 @dataclass(frozen=True)
 class Order:

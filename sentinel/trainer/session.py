@@ -18,6 +18,7 @@ from sentinel.trainer import reach
 from sentinel.trainer.describing import describe_run, watch_model
 from sentinel.trainer.emitter import Emitter
 from sentinel.trainer.fuse import Fuse
+from sentinel.trainer.golden import GoldenBudget
 from sentinel.trainer.orders import Order, OrderBook
 from sentinel.trainer.receipts import ReceiptBook, ended
 from sentinel.trainer.reruns import Reruns
@@ -65,6 +66,7 @@ class Session:
         self._reruns = Reruns(self._send_receipt)
         self._trainer: Any = None
         self._preloaded = False
+        self._golden = GoldenBudget()
         self._introduction: dict[str, Any] | None = None
         self._introduced_at = 0.0
         self._over = threading.Event()
@@ -88,6 +90,10 @@ class Session:
         """Say what this run computes with, and each of its workers; on a thread of its own, once they answered."""
         self._trainer = trainer
         threading.Thread(target=self._describe, args=(trainer,), name="sentinel-facts", daemon=True).start()
+
+    def said(self, code: str, text: str) -> None:
+        """Say something about the run for people, once a code."""
+        self._put({"t": "said", "at": time.time(), "code": code, "text": text})
 
     def schedule(self, orders: Iterable[Order]) -> None:
         """Take in orders that no daemon gave, such as a recording's default schedule."""
@@ -148,15 +154,18 @@ class Session:
         for order in missed:
             self._send_receipt(order, ended(order, "skipped", f"only of use at its own step; step {step} has begun"))
         given = [order for order in due if order.id not in self._own_orders]
-        own = [order for order in due if order.id in self._own_orders]
+        own = self._golden.affordable([order for order in due if order.id in self._own_orders], self._skip)
         if given and own:
             # Two roots cannot share a step, and the daemon has an incident to explain.
             for order in own:
-                self._send_receipt(order, ended(order, "skipped", f"step {step} is dumped for {given[0].id}"))
-                self._book.finish(order.id)
-        if due:
+                self._skip(order, f"step {step} is dumped for {given[0].id}")
+        if given or own:
             root = self.dump_root if given else self._own_root
             self._armed.append(reach.arm(trainer, given or own, step, root, self.min_free_bytes))
+
+    def _skip(self, order: Order, why: str) -> None:
+        self._send_receipt(order, ended(order, "skipped", why))
+        self._book.finish(order.id)
 
     def _disarm(self, step: int) -> None:
         armed, self._armed = self._armed, []
@@ -190,7 +199,9 @@ class Session:
                 book = self._receipts.setdefault(order.id, ReceiptBook(order))
                 book.add(one.step, answers, problems)
                 over = one.step >= order.last_step
-                self._send_receipt(order, book.receipt(finished=over))
+                receipt = book.receipt(finished=over)
+                self._golden.note(order, receipt)
+                self._send_receipt(order, receipt)
                 if over:
                     del self._receipts[order.id]
 
