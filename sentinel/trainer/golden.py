@@ -12,8 +12,8 @@ from sentinel.trainer.orders import Order
 WHY = "golden schedule"
 STEPS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 """Dense where runs part first, then ever rarer."""
-FREE = 3
-"""So many dumps are made in any case: a run's first steps are where a baseline says most."""
+FREE = 6
+"""So many dumps are made in any case, up to step 20: a run's first steps are where a baseline says most."""
 SHARE = 0.05
 """Of the run's time so far that dumping may take."""
 MOST_BYTES = 20 * 2**30
