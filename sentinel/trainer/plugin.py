@@ -12,9 +12,10 @@ from __future__ import annotations
 import functools
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
+from sentinel.trainer import token_gaps
 from sentinel.trainer.after_import import AfterImport
 from sentinel.trainer.driver import Driver
 from sentinel.trainer.fuse import Fuse
@@ -44,6 +45,7 @@ class Plugin:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.finder = AfterImport()
         self.driver: Driver | None = None
+        self._undo: list[Callable[[], None]] = []
         self._fuse = Fuse("plugin", allowed=1)
         if environment.get("SENTINEL_DISABLED", "") not in ("", "0"):
             return
@@ -59,10 +61,16 @@ class Plugin:
         if self._want is not None:
             self.driver = make_driver(self._want)
             self.driver.hook_tracking(module)
+            self.finder.watch("verl.utils.debug.metrics", functools.partial(self._hook_gaps, self.driver.session))
+
+    def _hook_gaps(self, session: Session, module: ModuleType) -> None:
+        self._undo.append(token_gaps.hook(session, module))
 
     def detach(self) -> None:
         """Take everything off again."""
         self.finder.remove()
+        while self._undo:
+            self._undo.pop()()
         if self.driver is not None:
             self.driver.unhook()
             self.driver.session.close()

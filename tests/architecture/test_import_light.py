@@ -51,6 +51,7 @@ def test_the_plugin_brings_in_the_standard_library_and_nothing_else():
             "recording",
             "seeding",
             "session",
+            "token_gaps",
             "values",
         )
     }
