@@ -44,20 +44,40 @@ def plan(incident: Incident, facts: Mapping[str, Any]) -> dict[str, Any]:
         "modules": list(order.modules),
         "task": order.task,
     }
+    step = saved_step(first, facts.get("save_freq"))
+    folder = facts.get("checkpoint_dir")
     return {
         "incident": incident.id,
-        "checkpoint": facts.get("checkpoint_dir") or None,
-        "rollouts": facts.get("rollout_data_dir") or None,
+        "checkpoint": f"{folder}/global_step_{step}" if folder and step is not None else None,
+        "rollouts": facts.get("replay_dir") or facts.get("rollout_data_dir") or None,
         "orders": [wanted],
-        "how": how(first),
+        "how": how(first, step),
     }
 
 
-def how(first: int) -> str:
-    """Return what to do with the file, as a person would be told."""
+def saved_step(first: int, save_freq: object) -> int | None:
+    """Return the newest step before `first` whose checkpoint the run saved; None where it saves none that is known."""
+    if not isinstance(save_freq, int) or isinstance(save_freq, bool) or save_freq <= 0:
+        return None
+    return (first - 1) // save_freq * save_freq or None
+
+
+def how(first: int, saved: int | None) -> str:
+    """Return what to do with the file, as a person would be told.
+
+    Args:
+        first: the first step that is dumped.
+        saved: step of the checkpoint to start from; None where none is known.
+    """
+    begin = first - 1 if saved is None else saved
+    between = (
+        "Without that checkpoint the starting weights differ, and triage will say so."
+        if begin == first - 1
+        else f"Steps {begin + 1} to {first - 1} are trained again there: the starting weights of step {first} agree only if the "
+        "fault had not moved them by then, and triage will say whether they do."
+    )
     return (
-        f"On the reference machine: resume from the run's checkpoint of step {first - 1}, replay the run's own rollouts "
-        f"from step {first} on, and start with SENTINEL_ORDERS=<this file> and SENTINEL_RECORD=<golden file>; then "
-        "`sentinel baseline add` the golden file, or `sentinel triage` the two dumps. Without that checkpoint the "
-        "starting weights differ, and triage will say so."
+        f"On the reference machine: resume from the run's checkpoint of step {begin}, replay the run's own rollouts "
+        f"from step {begin + 1} on, and start with SENTINEL_ORDERS=<this file> and SENTINEL_RECORD=<golden file>; then "
+        f"`sentinel baseline add` the golden file, or `sentinel triage` the two dumps. {between}"
     )

@@ -149,27 +149,45 @@ class Driver:
             facts["ranks"] = len(reach.workers_of(trainer))
             facts["total_steps"] = int(getattr(trainer, "total_training_steps", 0) or 0)
             attempt(lambda: facts.update(_from_config(trainer.config)))
+            attempt(lambda: facts.update(_around_captures(trainer.config)))
         return facts
 
 
 def _from_config(config: Any) -> dict[str, Any]:
-    trainer, actor = config.trainer, config.actor_rollout_ref.actor
-    topology = {
-        "nodes": int(trainer.get("nnodes", 0) or 0),
-        "devices_a_node": int(trainer.get("n_gpus_per_node", 0) or 0),
-        "device": str(trainer.get("device", "") or ""),
-        "strategy": str(actor.get("strategy", "") or ""),
-        "rollout": str(config.actor_rollout_ref.rollout.get("name", "") or ""),
-    }
+    trainer = config.trainer
     return {
-        "topology": topology,
-        "checkpoint_dir": os.path.abspath(str(trainer.get("default_local_dir", "") or "")),
-        "save_freq": int(trainer.get("save_freq", -1) or -1),
         "project": str(trainer.project_name),
         "experiment": str(trainer.experiment_name),
         "rollout_data_dir": str(trainer.get("rollout_data_dir", None) or ""),
         "model": str(config.actor_rollout_ref.model.path),
     }
+
+
+def _around_captures(config: Any) -> dict[str, Any]:
+    """What stands beside a dump, and what a golden made to order starts from."""
+    trainer, worker = config.trainer, config.actor_rollout_ref
+    return {
+        "checkpoint_dir": os.path.abspath(str(trainer.get("default_local_dir", "") or "")),
+        "save_freq": int(trainer.get("save_freq", -1) or -1),
+        "replay_dir": _replay_dir(config),
+        "topology": {
+            "nodes": int(trainer.get("nnodes", 0) or 0),
+            "devices_a_node": int(trainer.get("n_gpus_per_node", 0) or 0),
+            "device": str(trainer.get("device", "") or ""),
+            "strategy": str(worker.actor.get("strategy", "") or ""),
+            "rollout": str(worker.rollout.get("name", "") or ""),
+        },
+    }
+
+
+def _replay_dir(config: Any) -> str:
+    """The folder of verl's rollout recording, where the run writes or replays one."""
+    skip = config.get("skip", None) or {}
+    for section in ("rollout_tq", "rollout", "async_rollout"):
+        about = skip.get(section, None) or {}
+        if about.get("enable", False) and about.get("dump_dir", None):
+            return os.path.abspath(str(about["dump_dir"]))
+    return ""
 
 
 def _caller_that_trains(frame: FrameType | None) -> Any:
