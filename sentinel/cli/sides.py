@@ -102,8 +102,21 @@ def evidence(args: argparse.Namespace, target: Known, golden: Known, home: Path)
         recording=_recording(target.side),
         golden_dumps=golden.dumps,
         armed=target.named,
+        text=None if args.rollouts is None else _text(args.rollouts),
         triaged=None if args.run_name is None else tuple(_verdicts(home, args.run_name)),
     )
+
+
+def _text(folder: Path) -> tuple[str, float] | None:
+    """Judge the run's rollout text; None where there is none to judge."""
+    from sentinel.core.rollout.rows import judge_step, total
+    from sentinel.sources.rollout_text import Notices, read_rollouts
+
+    try:
+        tally = total(judge_step(part.step, part.rows).tally for part in read_rollouts(folder, Notices()))
+    except SentinelError:
+        return None
+    return tally.verdict(), tally.share
 
 
 def _steps(log: Path) -> tuple[int, ...]:

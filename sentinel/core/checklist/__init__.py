@@ -93,7 +93,7 @@ def check_all(
         determinism.environment(target, rules, scenario),
         configuration.load_format(target, golden, rules),
         configuration.log_probs(target, golden, rules),
-        runs.text(target, golden, rules),
+        runs.text(target, golden, seen),
         runs.recording(target, golden, seen),
         runs.happened(target, golden, seen),
         runs.armed(target, golden, seen),

@@ -27,6 +27,8 @@ class Evidence:
     """How many golden dumps the baseline holds; None: no baseline bundle."""
     armed: bool | None = None
     """Whether the launch names a run that Sentinel watches; False: switched off; None: not known."""
+    text: tuple[str, float] | None = None
+    """Verdict on the run's rollout text and share of bad rows, as `sentinel rollout check` gives them; None: not looked at."""
     triaged: tuple[str, ...] | None = None
     """Verdicts of the run's dump comparisons; None: no run was named."""
 
@@ -66,15 +68,20 @@ def order(target: Side, golden: Side, _rules: Rules) -> CheckResult:
     )
 
 
-def text(target: Side, golden: Side, _rules: Rules) -> CheckResult:
-    """Rollout text that equals the baseline's is sound; other text is judged by `sentinel rollout check`."""
+def text(target: Side, golden: Side, evidence: Evidence) -> CheckResult:
+    """Rollout text that equals the baseline's is as sound as that; other text is judged as `sentinel rollout check` does."""
     title = "Rollout text"
     shared = sorted(set(target.order or ()) & set(golden.order or ()))
     known = [s for s in shared if _part(target, s, "texts") and _part(golden, s, "texts")]
     equal = [s for s in known if _part(target, s, "texts") == _part(golden, s, "texts")]
     if known and len(equal) == len(known):
         found = f"{len(equal)} steps, word for word the baseline's"
+        if evidence.text is not None and evidence.text[0] != "healthy":
+            found = f"{found}, and {evidence.text[0]} on both sides: whether it should be cannot be told"
+            return CheckResult(id="rollout.text", title=title, status=UNKNOWN, found=found, expected="healthy text")
         return CheckResult(id="rollout.text", title=title, status=PASS, found=found, expected="healthy text")
+    if evidence.text is not None:
+        return _judged_text(title, *evidence.text)
     parted = (
         f"differs from the baseline's from step {next(s for s in known if s not in equal)} on"
         if known
@@ -87,6 +94,19 @@ def text(target: Side, golden: Side, _rules: Rules) -> CheckResult:
         found=f"{parted}; whether it is garbled is judged on the run",
         expected="healthy text",
         fix="sentinel rollout check DIR --against BASELINE_DIR",
+        why="garbled text with load_format=dummy points at sharding (the guide, section 7.1)",
+    )
+
+
+def _judged_text(title: str, verdict: str, share: float) -> CheckResult:
+    healthy = verdict == "healthy"
+    return CheckResult(
+        id="rollout.text",
+        title=title,
+        status=PASS if healthy else FAIL,
+        found=f"{verdict}: {share:.1%} of the rows are bad",
+        expected="healthy text",
+        fix="" if healthy else "sentinel rollout check DIR shows the rows; --reproduce asks the engine alone",
         why="garbled text with load_format=dummy points at sharding (the guide, section 7.1)",
     )
 

@@ -144,6 +144,19 @@ def test_what_the_run_shows_fails_its_check_and_no_other(check, known):
     assert found[check] == "fail"
 
 
+def test_text_is_judged_where_it_is_not_the_baselines_and_unknown_where_both_are_garbled():
+    def answer(here, verdict):
+        found = answers(here, evidence=dataclasses.replace(EVIDENCE, text=(verdict, 0.4)))
+        return found["rollout.text"].status
+
+    other = target()
+    other["data"] = {"order": {step: {**entry, "texts": "else"} for step, entry in other["data"]["order"].items()}}
+    assert answer(other, "healthy") == "pass"
+    assert answer(other, "garbled") == "fail"
+    assert answer(target(), "healthy") == "pass"
+    assert answer(target(), "garbled") == "unknown"
+
+
 def test_every_check_is_planted():
     failing = {check for check, _ in PLANTED} | {check for check, _ in EVIDENCED}
 
