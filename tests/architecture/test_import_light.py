@@ -38,21 +38,28 @@ def test_the_plugin_brings_in_the_standard_library_and_nothing_else():
             "backward",
             "arming",
             "describing",
+            "door",
             "driver",
+            "dump_folder",
             "emitter",
+            "flight_recorder",
             "footprint",
             "fuse",
+            "golden",
             "link",
+            "listing",
             "orders",
             "plugin",
             "probe",
             "reach",
             "receipts",
             "recording",
+            "reruns",
             "seeding",
             "session",
             "token_gaps",
             "values",
+            "wanted",
         )
     }
     assert {name.split(".")[0] for name in loaded} - {"sentinel"} <= set(sys.stdlib_module_names)
@@ -65,3 +72,8 @@ def test_importing_sentinel_imports_nothing():
 
 def test_the_command_line_starts_without_ray_torch_or_numpy():
     assert not modules_after("import sentinel.cli") & {"ray", "torch", "numpy", "pyarrow", "verl"}
+
+
+def test_the_callback_brings_in_no_more():
+    """A training script of anyone's imports it at its top."""
+    assert not modules_after("import sentinel.callback") & set(HEAVY)
