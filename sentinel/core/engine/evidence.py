@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.core.detect import DETECTORS
 from sentinel.core.engine.captures import Outcome, ask_for_captures
 from sentinel.core.engine.state import EngineSettings, WatchState
 from sentinel.core.report.incidents import filed, find, noted, put
@@ -12,8 +13,13 @@ from sentinel.records import Effect, EvidenceFound, IncidentChanged
 
 
 def on_evidence(state: WatchState, event: EvidenceFound, settings: EngineSettings) -> Outcome:
-    """File the finding; its notes go to the incident when it opens or learns of it."""
+    """File the finding; its notes go to the incident when it opens or learns of it.
+
+    Nothing is filed where the detector of the same kind is switched off (`engine.detectors`).
+    """
     finding = event.finding
+    if finding.kind in DETECTORS and finding.kind not in settings.detectors:
+        return state, ()
     docket, changes = filed(
         state.docket, state.run, finding.step, (finding,), lambda: event.suspects, settings=settings.incidents
     )
