@@ -29,14 +29,14 @@ def test_evidence_opens_an_incident_of_its_stage_with_its_notes():
     assert (incident.kind, incident.stage, incident.opened_at_step) == ("collapse", "rollout", 3)
     assert incident.severity == "critical"
     assert "What to compare: the weights." in incident.notes
-    assert changes(effects) == [("opened", 3)]
+    assert [change for change in changes(effects) if change[0] in {"opened", "grew"}] == [("opened", 3)]
 
 
 def test_the_same_evidence_again_changes_nothing_but_keeps_the_incident_open():
     state, effects = watched(evidence(3), evidence(4))
     (incident,) = incidents(state)
     assert incident.last_seen_step == 4
-    assert changes(effects) == [("opened", 3)]
+    assert [change for change in changes(effects) if change[0] in {"opened", "grew"}] == [("opened", 3)]
 
 
 def test_a_detector_that_is_switched_off_takes_its_kind_of_evidence_with_it():
