@@ -19,6 +19,7 @@ from sentinel.facts.secrets import clean_plain
 from sentinel.records import IncidentChanged, OrderCapture, Warned
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from sentinel.records import Effect
@@ -38,6 +39,7 @@ class Diary:
     def __init__(self, home: Path | None = None) -> None:
         # No logger: Ray and verl configure those as they like.
         self._file = None if home is None else _File(home / FILE)
+        self._faults: frozenset[str] = frozenset()
 
     def write(self, event: str, *, level: str = "info", **fields: Any) -> None:
         """Write one line.
@@ -53,6 +55,19 @@ class Diary:
         plain = clean_plain({name: _bounded(value) for name, value in fields.items() if value is not None})
         line = json.dumps({"at": at, "level": level, "event": event, **plain}, default=str)
         self._file.handle(logging.makeLogRecord({"msg": line}))
+
+    def write_effects(self, run: str, effects: Iterable[Effect]) -> None:
+        """Write what the engine decided about a run, as far as it is worth a line."""
+        for effect in effects:
+            if (line := told(effect)) is not None:
+                self.write(run=run, **line)
+
+    def write_faults(self, faults: Sequence[str]) -> None:
+        """Write what went wrong lately and was not written yet."""
+        for fault in dict.fromkeys(faults):
+            if fault not in self._faults:
+                self.write("fault", level="error", why=fault)
+        self._faults = frozenset(faults)
 
     def close(self) -> None:
         """Close the file."""

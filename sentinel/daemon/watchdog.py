@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentinel.daemon import alignment, captured, deeds, protocol, rollout_following
 from sentinel.daemon.clock import dated, steady_clock
-from sentinel.daemon.diary import Diary, told
+from sentinel.daemon.diary import Diary
 from sentinel.daemon.journaling import Keeper
 from sentinel.daemon.processes import process_lives
 from sentinel.daemon.replying import reply
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sentinel.settings import Settings
 
 _NAMES_TRIED = 50
+TRY_AGAIN_SECONDS = 20.0
+"""How often a journal that could not be opened is tried again; each try holds up the reports for some milliseconds."""
 
 
 class Watchdog:
@@ -71,7 +73,7 @@ class Watchdog:
         self.left_out: dict[str, str] = {}
         """Run -> why its journal was not taken up."""
         self.diary = diary or Diary()
-        self._faults_told: frozenset[str] = frozenset()
+        self._next_try = 0.0
         self.deeds = deeds.Deeds(self)
         self._restore(only)
 
@@ -101,16 +103,15 @@ class Watchdog:
         """Tell every run that goes on what time it is; call it every few seconds."""
         now = self.clock()
         with self._lock:
-            for run in tuple(self.left_out):
-                self._restore_one(run)
-            for watch in [watch for watch in self._watches.values() if not watch.keeper.is_open]:
-                self._take_over(watch)
+            if now >= self._next_try:
+                self._next_try = now + TRY_AGAIN_SECONDS
+                self._try_journals_again()
             for watch in self._watches.values():
                 if not watch.finished:
                     self._carry_out(watch, watch.pass_time(now))
                     self._follow(watch)
                     self._show(watch)
-        self._tell_faults()
+        self.diary.write_faults(tuple(self.deeds.faults))
 
     # ------------------------------------------------------------------ what others ask
 
@@ -191,6 +192,12 @@ class Watchdog:
             self._align(watch)
         self._show(watch)
 
+    def _try_journals_again(self) -> None:
+        for run in tuple(self.left_out):
+            self._restore_one(run)
+        for watch in [watch for watch in self._watches.values() if not watch.keeper.is_open]:
+            self._take_over(watch)
+
     def _take_over(self, watch: RunWatch) -> None:
         """Use a journal that could not be opened before: the disk has room again, or the other daemon has ended."""
         keeper = Keeper(self.home, watch.run)
@@ -260,17 +267,7 @@ class Watchdog:
 
     def _carry_out(self, watch: RunWatch, effects: tuple[Effect, ...]) -> None:
         self.deeds.carry_out(watch, effects)
-        for effect in effects:
-            if (line := told(effect)) is not None:
-                self.diary.write(run=watch.run, **line)
-
-    def _tell_faults(self) -> None:
-        """Write into the log what went wrong in chores since the last tick."""
-        faults = tuple(self.deeds.faults)
-        for fault in dict.fromkeys(faults):
-            if fault not in self._faults_told:
-                self.diary.write("fault", level="error", why=fault)
-        self._faults_told = frozenset(faults)
+        self.diary.write_effects(watch.run, effects)
 
     def _follow(self, watch: RunWatch) -> None:
         """Read what the run generated, beside the watch."""
