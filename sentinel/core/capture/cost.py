@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a capture will cost, from earlier captures of the run, or from the size of its model: and the budgets it must fit.
 
-Predictions err to the high side; what came out stands in the receipt.
+Predictions from earlier captures err to the high side; a first one, from the model's size, is rough. What came out stands in the receipt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NARROWED = {"statistics": (0.1, 0.6), "tensor": (0.08, 0.03)}
 _ENTRY_BYTES = 1.6e6
 _ENTRY_PARAMETERS = 5e8
 _SECONDS_A_TOKEN_AND_PARAMETER = 2e-14
-"""Statistics read every activation once more; 0.5 B parameters and 10,000 tokens a step: 0.1 s on an accelerator."""
+"""Statistics read every activation once more; 0.5 B parameters and 10,000 tokens of a rank: 0.1 s on an accelerator."""
 _LEAST_SECONDS = 0.5
 _MOST = 2**60
 
@@ -54,7 +54,7 @@ class ModelSize:
 
     parameters: float
     tokens: float = 0.0
-    """Tokens of a step; 0 where not known."""
+    """Tokens of a step and rank; 0 where not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def _from_size(size: ModelSize | None) -> Cost | None:
         steps=1,
         bytes=round(_ENTRY_BYTES * max(depth, 0.05)),
         seconds=seconds,
-        because=f"from {size.parameters:.3g} parameters and {size.tokens:.3g} tokens a step",
+        because=f"from {size.parameters:.3g} parameters and {size.tokens:.3g} tokens of a rank",
     )
 
 

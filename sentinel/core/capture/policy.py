@@ -202,7 +202,7 @@ def affordable(
     """The order with its number, or why it may not be given."""
     if not settings.enabled:
         return settings.why_not
-    size = book.size if book.size is None else replace(book.size, tokens=moment.tokens)
+    size = book.size if book.size is None else replace(book.size, tokens=moment.tokens / max(1, book.ranks))
     cost = predicted(order, book.captures, size, tensor_bytes)
     mine = [one for one in book.captures if one.incident == order.incident]
     number = 1 + sum(not one.order.rerun for one in mine)
