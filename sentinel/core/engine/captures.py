@@ -184,7 +184,9 @@ def on_triage(state: WatchState, incident_id: str, name: str, triage: Triage, se
     state = replace(state, docket=put(state.docket, place, incident))
     effects: list[Effect] = [IncidentChanged(incident, "evidence")]
     following = SETTLED if rung is None else NEXT[rung, answer_of(triage)]
-    if triage.verdict in ANSWERS or following == SETTLED:
+    # A stage that is clean when it is run again may have been sick all the same: the order beside it goes on.
+    again = capture is not None and capture.order.rerun
+    if triage.verdict in ANSWERS or (following == SETTLED and not again):
         for other in state.book.captures:
             if other.incident == incident_id and other.state not in ENDED:
                 state, more = on_cancel(state, other.id)

@@ -274,13 +274,19 @@ def test_where_inputs_are_kept_the_step_itself_is_asked_for_beside_the_next_one(
     assert engine.snapshot(state).captures[0].state == "cancelled"
 
 
-def test_a_rerun_that_shows_nothing_leaves_the_question_to_the_order_beside_it():
+@pytest.mark.parametrize("answer", ["nothing", "cleared"])
+@pytest.mark.parametrize("non_finite", [True, False])
+def test_a_rerun_that_shows_nothing_leaves_the_question_to_the_order_beside_it(answer, non_finite):
     engine = an_engine()
     state, _ = engine.advance(engine.initial("run", REFERENCE), TrainerDescribed(recorder=True))
-    state, effects = going_on(engine, state, changed(RUN, at=5, change=scaled("actor/kl_loss", 1.5))[:7])
+    change = replaced(**{"actor/kl_loss": float("nan")}) if non_finite else scaled("actor/kl_loss", 1.5)
+    state, effects = going_on(engine, state, changed(RUN, at=5, change=change)[:7])
     (again,) = [e.order for e in effects if isinstance(e, OrderCapture) and e.order.rerun]
 
-    assert answered(engine, state, again, "nothing")[1] == []
+    state, orders = answered(engine, state, again, answer)
+
+    assert orders == []
+    assert [c.state for c in engine.snapshot(state).captures if not c.order.rerun] == ["ordered"]
 
 
 @pytest.mark.parametrize(("golden", "steps"), [(14, (14, 14)), (60, (9, 10))])
