@@ -3,7 +3,7 @@
 
 import pytest
 
-from sentinel.core.catalogue import Catalogue, reduction
+from sentinel.core.catalogue import Catalogue, check_overrides, reduction
 from sentinel.core.engine import Engine, EngineSettings
 from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.errors import SettingsError
@@ -121,3 +121,17 @@ def test_settings_of_a_file_reach_the_catalogue():
     settings = Settings.from_mapping({"engine": {"presets": ["npu-2pct"], "metrics": {"actor/entropy": {"rel": 0.07}}}})
 
     assert Engine(settings.engine, load_catalogue()).catalogue.entry("actor/entropy").rel == 0.07
+
+
+@pytest.mark.parametrize("field", ["replay", "free", "noise"])
+@pytest.mark.parametrize("value", [[1.0], "wide", [1, 2, 3, -4], [True] * 4, 3.0])
+def test_limits_that_are_no_row_of_numbers_are_refused(field, value):
+    with pytest.raises(SettingsError, match=field):
+        check_overrides({"actor/entropy": {field: value}})
+
+
+def test_a_tolerance_that_somebody_states_outweighs_the_measured_noise():
+    mine = load_catalogue().with_overrides({"actor/entropy": {"rel": 0.5}})
+
+    assert load_catalogue().entry("actor/entropy").noise
+    assert mine.entry("actor/entropy").noise == ()

@@ -112,7 +112,7 @@ def _fixed(baseline: Baseline) -> Bools:
     seen = np.isfinite(seeds)
     spread = np.where(seen, seeds, -np.inf).max(axis=0) - np.where(seen, seeds, np.inf).min(axis=0)
     apart = spread > EQUAL * np.maximum(np.abs(np.nan_to_num(seeds[0])), EQUAL)
-    return prompts & ~apart.any(axis=0) & seen.any(axis=(0, 1))
+    return np.asarray(prompts & ~apart.any(axis=0) & seen.any(axis=(0, 1)), dtype=np.bool_)
 
 
 def _positive(seeds: Floats) -> Bools:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentinel.core.compare.learn import EQUAL, Baseline
-from sentinel.core.compare.windows import clamped, shown
+from sentinel.core.compare.windows import clamped
 from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen
 
 ULP = 2.0**-23
@@ -212,7 +212,9 @@ def _without_twins(index: SeriesIndex, expected: Floats, log: Bools, *, identica
     """Unit and limits where there are no twins, or only bit-identical ones."""
     flat = np.where(index.heavy[None], np.array(FLAT_HEAVY)[:, None], np.array(FLAT)[:, None])
     tolerance = _tolerance(index, expected, log, identical=identical)
-    measured = np.isfinite(index.noise).all(axis=0) & ~identical
+    if identical:
+        return tolerance, flat
+    measured = np.isfinite(index.noise).all(axis=0)
     steps = (np.arange(len(expected)) + 1.0)[:, None]
     early, late = index.noise
     first, second = NOISE_STEPS
@@ -231,8 +233,3 @@ def _tolerance(index: SeriesIndex, expected: Floats, log: Bools, *, identical: b
         absolute = np.where(log, index.rel + index.abs / np.where(base > 0, base, 1.0), index.abs + index.rel * base)
     growth = STRICT_GROWTH if identical else GROWTH
     return np.asarray(absolute * (1.0 + growth * np.arange(len(base)))[:, None], dtype=np.float64)
-
-
-def drawn(pairing: Pairing) -> Floats:
-    """(series,): standard deviations at which a single step's band is drawn."""
-    return shown(pairing.limits)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from sentinel.core.catalogue import FREE_WINDOWS, REPLAY_WINDOWS
-from sentinel.core.frames import Floats, Integers, SeriesIndex
+from sentinel.core.frames import Bools, Floats, Integers, SeriesIndex
 
 FREE_MEMORY, REPLAY_MEMORY = max(FREE_WINDOWS) - 1, max(REPLAY_WINDOWS) - 1
 """Steps before the present one that the longest window reaches back to."""
@@ -40,12 +40,12 @@ def lasting(recent: Floats, limits: Floats, windows: tuple[int, ...]) -> tuple[F
         judged = limits[place] > 0
         ratios[place, judged] = lower_median(recent[judged], window) / limits[place, judged]
     best = np.argmax(ratios, axis=0)
-    return np.take_along_axis(ratios, best[None], axis=0)[0], best
+    return ratios[best, np.arange(len(recent))], best
 
 
 def shown(limits: Floats) -> Floats:
     """The limit of a single step, shape (series,); a substitute to draw where single steps are no evidence."""
-    return np.where(limits[0] > 0, limits[0], UNSHOWN * limits[-1])
+    return np.asarray(np.where(limits[0] > 0, limits[0], UNSHOWN * limits[-1]), dtype=np.float64)
 
 
 def pushed(recent: Floats, now: Floats) -> Floats:
@@ -53,7 +53,7 @@ def pushed(recent: Floats, now: Floats) -> Floats:
     return np.concatenate([recent[:, 1:], now[:, None]], axis=1)
 
 
-def clamped(values: Floats, index: SeriesIndex, log: Floats) -> Floats:
+def clamped(values: Floats, index: SeriesIndex, log: Bools) -> Floats:
     """What deviations are taken of: logarithms where `log` says so, never of less than a ten-thousandth of the natural size."""
     least = 1e-4 * index.natural
     safe = np.where(np.isfinite(values), values, np.nan)
