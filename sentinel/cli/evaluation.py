@@ -25,7 +25,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "corpus",
         metavar="CORPUS",
-        help="directory with corpus.json and runs.parquet, or a labelled set of rollout text (.jsonl, .jsonl.gz)",
+        help="directory with corpus.json and runs.parquet, or a labelled set of rollout text (.jsonl, .jsonl.gz), or of dump pairs",
     )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per CPU)")
     parser.add_argument("--regime", choices=("replayed", "free"), help="only the groups of this regime")
@@ -40,6 +40,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_evaluate(args: argparse.Namespace) -> int:
     """Print the score; 0 whatever it is: a score is an answer, not a fault."""
+    from sentinel.cli.triage_scoring import is_pair_set
+
+    if is_pair_set(Path(args.corpus)):
+        return _evaluate_pairs(args)
     if Path(args.corpus).is_file():
         return _evaluate_texts(args)
     from sentinel.cli.progress import Progress
@@ -57,6 +61,16 @@ def run_evaluate(args: argparse.Namespace) -> int:
         evaluation = evaluate(read_corpus(args.corpus), options, progress.says)
     document = to_plain(evaluation, details=args.details)
     output.emit(args, document, lambda console: show(evaluation, console))
+    return 0
+
+
+def _evaluate_pairs(args: argparse.Namespace) -> int:
+    from sentinel.cli.progress import Progress
+    from sentinel.cli.triage_scoring import score_pairs, show_pairs
+
+    with Progress() as progress:
+        triage = score_pairs(Path(args.corpus), progress.says)
+    output.emit(args, {"rows": [], "references": [], "triage": triage}, lambda console: show_pairs(triage, console))
     return 0
 
 

@@ -189,10 +189,11 @@ class _Rows:
         if number is not None:
             alone = _number(number)
             return LayerStat(*place, alone, alone, alone, alone, "number", (), None, parent)
-        shape = tuple(tensor["shape"])  # type: ignore[arg-type]  # _collect lets nothing but lists through
+        listed = tensor["shape"]
+        shape: tuple[object, ...] = tuple(listed) if isinstance(listed, list) else ()
         known = self._shapes.get(shape)
         if known is None:
-            known = self._shapes[shape] = tuple(int(size) for size in shape)
+            known = self._shapes[shape] = tuple(size for size in shape if isinstance(size, int))
         checksum, data = tensor.get("md5"), tensor.get("data_name")
         return LayerStat(
             *place,
