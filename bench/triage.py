@@ -24,7 +24,9 @@ from sentinel.daemon.triaging import triage_paths
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "outputs" / "triage"
-PLANS = ("dense-fp32", "dense-bf16", "tied-bf16", "moe-fp32")
+PLANS = tuple(
+    f"{family}-{dtype}" for family in ("dense", "tied", "gpt2", "moe", "experts") for dtype in ("fp32", "bf16")
+)
 EVERY_PEER_PAIR = 4
 LAYERS, MIX_ENTRIES, BIG_BYTES = 28, 50_000, 200_000_000
 # evidence -> (what is counted, least share of it)
