@@ -23,9 +23,11 @@ from sentinel.storage.run_folders import run_slug
 
 if TYPE_CHECKING:
     from sentinel.core.catalogue import Catalogue
+    from sentinel.core.engine import WatchState
     from sentinel.records import Reference
 
 ATTACHED = "the run is followed by its log: no trainer listens, nothing can be dumped"
+_READY_KEPT = 2
 BASELINE_SECONDS = 8.0
 """How long reading a baseline may take; the trainer's side gives an answer up after 10 s."""
 
@@ -69,6 +71,8 @@ class Prepared:
     reference: Reference | None
     remarks: Mapping[str, str]
     """Code -> sentence."""
+    blank: WatchState
+    """The engine's state before the first step; of no run in particular."""
 
 
 class Planner:
@@ -82,6 +86,8 @@ class Planner:
     def __init__(self, defaults: Settings, catalogue: Catalogue) -> None:
         self._defaults = defaults
         self._catalogue = catalogue
+        self._ready: dict[object, tuple[Engine, Reference, WatchState]] = {}
+        """The newest baselines that were read, for further runs of the same recipe, and for a restart with many."""
 
     def renew(self, defaults: Settings) -> None:
         """Take other settings of the daemon for runs that begin from now on and bring none."""
@@ -109,15 +115,23 @@ class Planner:
 
     def prepare(self, plan: Plan, *, read: bool = True) -> Prepared:
         """Return what watches by `plan`; reads the baseline, unless nothing is to be judged (`read` is false)."""
+        question = (plan.signature, plan.baseline, plan.regime, repr(plan.engine))
+        if read and question in self._ready:
+            engine, known, blank = self._ready[question]
+            return Prepared(plan=plan, engine=engine, reference=known, remarks=plan.remarks, blank=blank)
         remarks = dict(plan.remarks)
         engine = Engine(plan.engine, self._catalogue)
         reference = _read_baseline(plan.baseline, remarks) if read and plan.baseline is not None else None
         try:
-            engine.initial("", reference, plan.regime)
+            blank = engine.initial("", reference, plan.regime)
         except Exception as error:  # noqa: BLE001  # a baseline that breaks the engine must not end the daemon
             remarks["baseline_unreadable"] = f"the run is watched WITHOUT a baseline: {type(error).__name__}: {error}"
-            reference = None
-        return Prepared(plan=plan, engine=engine, reference=reference, remarks=remarks)
+            reference, blank = None, engine.initial("", None, plan.regime)
+        if reference is not None:
+            self._ready[question] = (engine, reference, blank)
+            while len(self._ready) > _READY_KEPT:
+                self._ready.pop(next(iter(self._ready)))
+        return Prepared(plan=plan, engine=engine, reference=reference, remarks=remarks, blank=blank)
 
     def _settings(self, config: Config, remarks: dict[str, str]) -> Settings:
         if config.text is None:

@@ -172,7 +172,7 @@ class RunWatch:
     def _initial(self) -> WatchState:
         prepared = self._prepared
         self.remarks = dict(prepared.remarks)
-        return prepared.engine.initial(self.run, prepared.reference, prepared.plan.regime)
+        return dataclasses.replace(prepared.blank, run=self.run)
 
     def _carried_over(self, state: WatchState) -> WatchState:
         """Return the state under another plan: incidents, captures and the count of steps stay."""

@@ -8,7 +8,7 @@ import pytest
 from sentinel.daemon import planning, references
 from sentinel.daemon.planning import Config, Planner
 from sentinel.settings import Settings, parse
-from tests.support.watching import CATALOGUE, write_baseline
+from tests.support.watching import CATALOGUE, World, write_baseline
 
 
 @pytest.fixture
@@ -78,3 +78,25 @@ def test_any_damaged_baseline_is_a_remark(planner, tmp_path, content):
 
     assert prepared.reference is None
     assert "WITHOUT a baseline" in prepared.remarks["baseline_unreadable"]
+
+
+def test_runs_of_one_recipe_share_a_baseline_that_is_read_once_until_it_changes(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        references, "load_reference", lambda path, load=references.load_reference: read.append(path) or load(path)
+    )
+    world = World(tmp_path)
+    world.start()
+    for number in range(4):
+        world.trainer(f"r{number}", f"s{number}").steps(1, 3)
+    assert len(read) == 1
+    world.kill()
+    world.start()
+    assert len(read) == 2
+
+    world.baseline.write_text(world.baseline.read_text() + "\n")
+    trainer = world.trainer("later", "s9")
+    trainer.steps(1, 3)
+    assert len(read) == 3
+    assert {run.regime for run in world.watchdog.runs()} == {"replayed"}
+    world.stop()
