@@ -52,7 +52,7 @@ class Diary:
         if self._file is None:
             return
         at = dt.datetime.now(dt.timezone.utc).isoformat(timespec="milliseconds")
-        plain = clean_plain({name: _bounded(value) for name, value in fields.items() if value is not None})
+        plain: Any = clean_plain({name: _bounded(value) for name, value in fields.items() if value is not None})
         line = json.dumps({"at": at, "level": level, "event": event, **plain}, default=str)
         self._file.handle(logging.makeLogRecord({"msg": line}))
 
