@@ -11,7 +11,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from sentinel.core.catalogue import Catalogue
+from sentinel.core.catalogue import FREE_WINDOWS, REPLAY_WINDOWS, Catalogue
+from sentinel.core.compare.windows import lasting
 from sentinel.core.detect.evaluate import Alarm, Outcome, Row, finding_alarm, score
 from sentinel.core.detect.references import RULES, Rule, Series
 from sentinel.core.detect.sweep import Point, ScoredRun, curve
@@ -27,6 +28,8 @@ CHUNK = 12
 """Runs that one process judges at a time."""
 UNWATCHED = ("timing_s/", "perf/", "training/global_step", "training/epoch")
 """Columns that no reference detector is shown."""
+WATCHING = {"replayed": ("departure", REPLAY_WINDOWS), "free": ("drift", FREE_WINDOWS)}
+"""Regime -> the detector that remembers deviations, and the windows over which they are judged."""
 NO_TRAINER = "a corpus is judged: no trainer is attached that could dump a step"
 
 
@@ -149,19 +152,32 @@ def _walked(engine: Engine, state: WatchState, run: CorpusRun) -> Outcome:
 
 
 def _closest(engine: Engine, state: WatchState, run: CorpusRun, onset: int) -> str:
-    """The largest deviation of the stage's own metrics that the engine saw from the onset on, in its tolerances."""
+    """How near the stage's own metrics came from the onset on to what healthy runs reach over some window."""
     stage = run.fault.stage if run.fault is not None else ""
-    best: tuple[float, str, int] = (0.0, "", 0)
+    best: tuple[float, str, int, int] = (0.0, "", 0, 0)
     for reading in run.readings:
         state, _ = engine.advance(state, _event(reading))
-        if reading.step < onset:
-            continue
-        for metric in engine.snapshot(state).metrics:
-            if metric.stage == stage and metric.score is not None and metric.score > best[0]:
-                best = (metric.score, metric.metric, reading.step)
+        if reading.step >= onset:
+            best = max(best, _nearest(state, stage))
     if not best[1]:
-        return f"no metric of {stage} has a tolerance to be measured in"
-    return f"nearest of its stage: {best[1]} at step {best[2]}, {best[0]:.2g} of its tolerance, not for long enough"
+        return f"no metric of {stage} left what was expected"
+    ratio, metric, step, window = best
+    return f"nearest of its stage: {metric} at step {step}, {ratio:.2g} of what healthy runs reach over {window} steps"
+
+
+def _nearest(state: WatchState, stage: str) -> tuple[float, str, int, int]:
+    """The stage's metric that is nearest to its limit at the last step: ratio, metric, step, window."""
+    look, nothing = state.look, (0.0, "", 0, 0)
+    if look is None or look.regime not in WATCHING or not len(look.limits):
+        return nothing
+    detector, windows = WATCHING[look.regime]
+    recent = state.memory[detector].recent
+    course = np.concatenate([np.zeros((len(recent), 1)), recent], axis=1)
+    index = look.frame.index
+    own = np.fromiter((entry.stage == stage for entry in index.entries), dtype=np.bool_, count=len(index))
+    ratio, window = lasting(course, np.where(own, look.limits, 0.0), windows)
+    row = int(np.argmax(ratio))
+    return float(ratio[row]), index.keys[row] if ratio[row] > 0 else "", look.frame.step, windows[int(window[row])]
 
 
 def _event(reading: Reading) -> StepReported:

@@ -33,7 +33,7 @@ JUMP = 8.0
 class IncidentSettings:
     """When incidents close and reopen."""
 
-    close_after_steps: int = 5
+    close_after_steps: int = 10
     """Quiet steps after which an incident is closed."""
     close_non_finite_after_steps: int = 1
     """The same for NaN and Inf: one finite step shows that it did not come back."""

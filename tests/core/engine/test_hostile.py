@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentinel.core.engine import from_plain, to_plain
+from sentinel.core.report.incidents import IncidentSettings
 from sentinel.records import (
     CaptureCancelled,
     CaptureOrder,
@@ -151,12 +152,13 @@ def test_a_stored_watch_goes_on_as_if_nothing_had_happened(stream, at, name):
 
 
 def test_quiet_steps_are_counted_on_after_a_restart():
+    engine = an_engine(incidents=IncidentSettings(close_after_steps=5))
     once = changed(RUN, at=4, until=4, change=replaced(training__rollout_probs_diff_mean=0.9))
-    state, _ = watched(ENGINE, once[:7])
+    state, _ = watched(engine, once[:7])
 
     state = from_plain(json.loads(json.dumps(to_plain(state))), None)
     for event in events(once)[7:9]:
-        state, _ = ENGINE.advance(state, event)
+        state, _ = engine.advance(state, event)
 
     assert incidents(state)[0].closed_at_step == 9
 
