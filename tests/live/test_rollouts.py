@@ -32,7 +32,9 @@ def assets(tmp_path_factory):
 
 def said(capsys, *words):
     code = main([*map(str, words), "--json"])
-    return code, json.loads(capsys.readouterr().out)
+    out = capsys.readouterr()
+    assert code in {0, 1}, out.err
+    return code, json.loads(out.out)
 
 
 def script(run, path):
