@@ -72,7 +72,7 @@ def write(
     fingerprint = _fingerprint(args, materials, says)
     # A twin's dumps are no golden ones: they show how far two healthy machines part.
     twins = [dump for one in materials if _is_twin(one) for dump in one.dumps] + _named_dumps(args.twin_dumps)
-    dumps = [dump for one in materials if not _is_twin(one) for dump in one.dumps] + _named_dumps(args.dumps)
+    dumps = _kept_dumps([one for one in materials if not _is_twin(one)]) + _named_dumps(args.dumps)
     says(f"packing {path}")
     return write_bundle(
         path,
@@ -137,6 +137,18 @@ def content_hash(run: ReferenceRun) -> str:
     for reading in sorted(run.readings, key=lambda r: (r.attempt, r.step, r.kind)):
         digest.update(repr((reading.step, reading.kind, reading.attempt, sorted(reading.metrics.items()))).encode())
     return digest.hexdigest()
+
+
+def _kept_dumps(materials: Sequence[Material]) -> list[GoldenDump]:
+    """Return the golden dumps of all seeds, of each step and stage the first: every recorded seed dumps the same steps."""
+    kept: dict[tuple[int, str], GoldenDump] = {}
+    for material in materials:
+        new = [dump for dump in material.dumps if (dump.step, dump.stage) not in kept]
+        if len(new) < len(material.dumps):
+            left_out = len(material.dumps) - len(new)
+            note(f"{material.name}: {left_out} of its golden dumps are left out: there are some of those steps already")
+        kept |= {(dump.step, dump.stage): dump for dump in new}
+    return list(kept.values())
 
 
 def _kept_rollouts(materials: Sequence[Material]) -> list[Path]:

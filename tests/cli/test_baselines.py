@@ -257,3 +257,13 @@ def test_a_seed_that_is_there_twice_is_said(here, capsys):
 
     assert code == 0
     assert "copy.jsonl has exactly the metrics of 1.jsonl" in err
+
+
+def test_recorded_seeds_that_dumped_the_same_steps_give_one_golden_dump_of_each(here, capsys):
+    sentinel(capsys, "record 1.jsonl -o one --dumps golden")
+    sentinel(capsys, "record 2.jsonl -o two --dumps golden")
+
+    code, manifest, err = sentinel(capsys, "record one two -o b --json")
+
+    assert (code, len(manifest["runs"]), len(manifest["dumps"])) == (0, 2, 1)
+    assert "1 of its golden dumps are left out" in err
