@@ -68,7 +68,7 @@ class Chaos:
             self.knock,
         )  # fmt: skip
         action = actions[step % len(actions)] if step < 2 * len(actions) else self.rng.choice(actions)
-        with contextlib.suppress(psutil.Error, OSError):
+        with contextlib.suppress(psutil.Error, OSError, ValueError):
             action()
 
     # ------------------------------------------------------------------ what is done

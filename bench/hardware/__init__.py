@@ -27,6 +27,7 @@ def run() -> list[dict]:
     page.put(DOCS / "hardware.md", "calibration", page.calibration_table(rows))
     (HERE / "data" / "calibration.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     page.put(DOCS / "hardware.md", "noise", page.noise_table())
+    page.put(DOCS / "hardware.md", "overhead", page.overhead_table())
     chaos = HERE / "data" / "chaos.json"
     runs = json.loads(chaos.read_text(encoding="utf-8")) if chaos.exists() else []
     text, sums = page.chaos_tables(runs)

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from . import calibration
+from . import calibration, overhead
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
@@ -181,3 +181,24 @@ def chaos_rows(sums: dict[str, float]) -> list[dict]:
         {"name": "chaos: differing values", "value": sums["differences"], "unit": "", "limit": 0},
         {"name": "chaos: longest wait", "value": sums["worst_wait"], "unit": "s"},
     ]
+
+
+def overhead_table() -> str:
+    """The toggled runs whose step times were kept in data/toggled-*.jsonl."""
+    lines = [
+        "| run | steps watched / unwatched | step time, ratio (95 % interval) | inside Sentinel: median | 99 % below | of the step: median | 99 % below |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for path in sorted((HERE / "data").glob("toggled-*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        found = overhead.intervals(rows)
+        watched = [(seconds, inside) for _, on, seconds, inside in found if on]
+        inside = sorted(spent for _, spent in watched)
+        shares = sorted(spent / seconds for seconds, spent in watched)
+        value, low, high = overhead.ratio(found)
+        late = int(0.99 * (len(watched) - 1))
+        lines.append(
+            f"| {path.stem.removeprefix('toggled-')} | {len(watched)} / {len(found) - len(watched)} | {value:.4f} ({low:.4f}-{high:.4f}) "
+            f"| {inside[len(inside) // 2] * 1e3:.2f} ms | {inside[late] * 1e3:.1f} ms | {shares[len(shares) // 2]:.2%} | {shares[late]:.2%} |"
+        )
+    return "\n".join(lines)
