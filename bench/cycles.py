@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thousand captures in one worker process: what stays behind. A process of its own, so that nothing else is counted."""
+"""A thousand captures in one worker process: what stays behind; and what each stage costs after captures, beside a process without any.
+
+Processes of their own, so that nothing else is counted; the two whose stages are timed take turns, so that both have the same machine.
+"""
 
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +51,94 @@ print(json.dumps({
 """
 
 
+TURNS = 150
+_TURNS_SCRIPT = """
+import json, sys, tempfile, time
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
+import workers
+from sentinel.trainer import arming
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(16, 128)
+        self.layers = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 128)) for _ in range(6))
+        self.head = torch.nn.Linear(128, 4)
+    def forward(self, ids):
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.head(x)
+
+workers.TinyModel = Model
+actor = workers.WorkerActor(critic=True)
+actor.data = {"ids": torch.arange(1024).reshape(16, 64) % 16}
+critic = actor.worker_dict["critic"]
+stages = {
+    "actor_compute_log_prob": actor.main.compute_log_prob,
+    "ref_compute_log_prob": actor.main.compute_ref_log_prob,
+    "compute_values": lambda data: critic.infer_batch(data),
+    "critic_update": lambda data: critic.train_mini_batch(data),
+    "actor_update": actor.main.update_actor,
+}
+for line in sys.stdin:
+    what = json.loads(line)
+    if what == "capture":
+        for number, level in enumerate(("L0", "mix", "L1", "mix")):
+            with tempfile.TemporaryDirectory() as root:
+                plan = {"root": root, "step": number, "stages": list(stages), "level": level, "min_free_bytes": 1}
+                arming.arm(actor, plan)
+                actor.run_step()
+                answer = arming.disarm(actor)
+        print(json.dumps(answer["broken"]), flush=True)
+        continue
+    began = time.process_time()
+    stages[what](actor.data)
+    print(json.dumps(time.process_time() - began), flush=True)
+"""
+STAGES = ("actor_compute_log_prob", "ref_compute_log_prob", "compute_values", "critic_update", "actor_update")
+
+
+def stage_times(turns: int = TURNS) -> list[dict]:
+    """Median CPU time of each stage in a process that captured every stage four times, over that in one that never did."""
+    support = str(Path(__file__).parents[1] / "tests" / "support")
+    command = [sys.executable, "-W", "ignore", "-c", _TURNS_SCRIPT, support]
+    pair = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+
+    def ask(process, what):
+        process.stdin.write(json.dumps(what) + "\n")
+        process.stdin.flush()
+        while True:
+            line = process.stdout.readline()
+            if line[:1] in '"0123456789':
+                return json.loads(line)
+
+    try:
+        ask(pair[1], "capture")
+        times = {stage: ([], []) for stage in STAGES}
+        for turn in range(turns):
+            for stage in STAGES:
+                for place in (0, 1) if turn % 2 else (1, 0):
+                    times[stage][place].append(ask(pair[place], stage))
+    finally:
+        for process in pair:
+            process.kill()
+            process.wait()
+    return [
+        {
+            "name": f"{stage} after captures at every level, of a process without any",
+            "value": statistics.median(after[turns // 10 :]) / statistics.median(before[turns // 10 :]),
+            "unit": "x",
+            "limit": 1.05,
+            "peer": f"{statistics.median(before) * 1e3:.1f} ms of CPU",
+        }
+        for stage, (before, after) in times.items()
+    ]
+
+
 def run(cycles: int = CYCLES, warm: int = WARM) -> list[dict]:
     """Return one row a number."""
     support = Path(__file__).parents[1] / "tests" / "support"
@@ -59,6 +151,7 @@ def run(cycles: int = CYCLES, warm: int = WARM) -> list[dict]:
     told = json.loads(done.stdout.splitlines()[-1])
     grown = (told["memory"][-1] - told["memory"][0]) / (cycles - warm)
     return [
+        *stage_times(),
         {"name": f"hooks on the models after {cycles} captures", "value": told["hooks"], "unit": "hooks", "limit": 0},
         {
             "name": f"msprobe's data collectors after {cycles} captures",
