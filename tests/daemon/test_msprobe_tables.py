@@ -12,6 +12,7 @@ from sentinel.daemon.msprobe_tables import FOLDER, TableMaker, made, wanted
 from sentinel.daemon.triaging import triage_paths
 from sentinel.records import Triage
 from tests.support.dumps import unpack
+from tests.support.watching import World
 
 
 @pytest.fixture
@@ -81,3 +82,26 @@ def test_dumps_that_are_gone_are_said(tmp_path):
 
 def test_one_dump_alone_is_not_compared():
     assert not wanted(Triage("non_finite", None, None, 1, target="a"))
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(240)
+def test_a_daemon_links_them_in_the_report_once_they_are_there(tmp_path):
+    pytest.importorskip("msprobe")
+    world = World(tmp_path, msprobe_tables=True)
+    world.start()
+    trainer = world.trainer()
+    trainer.steps(1, 7)
+    trainer.step(8, actor__grad_norm=50.0)
+    trainer.obey(norm=3.0)
+    world.settle()
+
+    assert world.watchdog.deeds._aside.wait(120.0)
+    world.settle()
+
+    (folder,) = (world.watchdog.home / "incidents").iterdir()
+    page = (folder / "report.html").read_text()
+    table = next((folder / FOLDER / "compare").glob("*.csv"))
+    assert f'href="{FOLDER}/compare/{table.name}"' in page
+    assert "lm_head" in table.read_text()
+    world.stop()

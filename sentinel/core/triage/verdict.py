@@ -10,7 +10,7 @@ from sentinel.core.triage.calibration import Calibration, calibrate
 from sentinel.core.triage.comparable import Weights, judge_rows, judge_weights
 from sentinel.core.triage.deviation import Deviations
 from sentinel.core.triage.forest import Forest
-from sentinel.core.triage.joint import Sighting, parted_together
+from sentinel.core.triage.joint import Evidence, Sighting
 from sentinel.core.triage.judging import Deviating, background
 from sentinel.core.triage.noise import Noise
 from sentinel.core.triage.outline import Entry
@@ -130,7 +130,7 @@ def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance, noise: N
     if added:
         found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())
     if not found:
-        together = parted_together(sighting.sighted, sighting.equal, noise)
+        together = Evidence(sighting, noise).first()
         return ([together] if together is not None else []), added
     return _without_border_cases(found), added
 
