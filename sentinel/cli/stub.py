@@ -183,8 +183,8 @@ def _trainer(config: Mapping[str, Any], launch: Path | None) -> str:
 
 
 def _all_steps(config: Mapping[str, Any]) -> tuple[int, ...]:
-    total = (config.get("trainer") or {}).get("total_training_steps")
-    return tuple(range(1, int(total) + 1)) if str(total).isdecimal() and int(total) <= _MOST_STEPS else ()
+    total = str((config.get("trainer") or {}).get("total_training_steps"))
+    return tuple(range(1, int(total) + 1)) if total.isdecimal() and int(total) <= _MOST_STEPS else ()
 
 
 # --------------------------------------------------------------------------- the recording

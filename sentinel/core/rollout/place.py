@@ -55,7 +55,7 @@ def place_of(config: Mapping[str, Any]) -> Place | None:
         n=int(str(numbers[1])),
         prompt_length=int(str(numbers[2])),
         response_length=int(str(numbers[3])),
-        inner=int(inner) if str(inner).isdecimal() else 1,
+        inner=int(str(inner)) if str(inner).isdecimal() else 1,
     )
 
 

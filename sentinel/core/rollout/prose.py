@@ -73,7 +73,9 @@ class Words:
     def is_prose(self) -> bool:
         """Latin letters, held together by as many small words as prose is, and saying more than one thing."""
         count = len(self.all)
-        return self.ascii and _PROSE_LOW * count <= self.small <= _PROSE_HIGH * count and self.distinct >= _VARIED * count
+        return (
+            self.ascii and _PROSE_LOW * count <= self.small <= _PROSE_HIGH * count and self.distinct >= _VARIED * count
+        )
 
 
 def soup(words: Words) -> str | None:

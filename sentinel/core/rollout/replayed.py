@@ -110,7 +110,8 @@ def request_of(config: Mapping[str, object], trainer: str | None) -> ReplayReque
 
 def prove(evidence: StepEvidence) -> StepProof:
     """Hear the witnesses of one step; one that speaks against a replay outweighs those that speak for it."""
-    against, for_it = [], []
+    against: list[str] = []
+    for_it: list[str] = []
     if evidence.loaded is not None:
         (for_it if evidence.loaded else against).append(
             "the log says that they were loaded" if evidence.loaded else "the log says that no recording was found"
