@@ -125,7 +125,11 @@ class House:
         """Keep settings that were reloaded: a successor is started with the text of before."""
         self.config_path = path
         try:
-            replace(self.watchdog.home / SETTINGS_FILE, json.dumps({"given": self._given, "text": text, "path": path}))
+            kept = self.watchdog.home / SETTINGS_FILE
+            # A webhook's address often holds its secret: nobody else reads it, not even while it is written.
+            kept.touch(mode=0o600)
+            kept.chmod(0o600)
+            kept.write_text(json.dumps({"given": self._given, "text": text, "path": path}), encoding="utf-8")
         except OSError as error:
             self.remarks["home"] = f"{self.watchdog.home}: {error.strerror}; nothing survives a restart"
 

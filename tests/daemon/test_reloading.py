@@ -92,6 +92,7 @@ def test_home_and_address_wait_for_a_restart_and_count_after_it(start, tmp_path)
 
     assert house.reload(wanted) == {"applied": ["regime"], "after_restart": ["home", "http.host"]}
     assert (house.server.port, house.watchdog.settings.home) == (port, str(tmp_path / "home"))
+    assert (tmp_path / "home" / "settings.json").stat().st_mode & 0o777 == 0o600
     successor = start(given)  # Ray starts it again with what the first one was given
     assert successor.watchdog.settings.regime == "free"
     assert successor.watchdog.settings.http.host == "localhost"
