@@ -30,6 +30,7 @@ def main() -> int:
     verb.add_argument("--catalogue", type=Path, default=Path("sentinel/data/metrics.toml"))
     verb = verbs.add_parser("crossed", help="score each group with limits that were measured without it")
     verb.add_argument("corpora", type=Path, nargs="+")
+    verb.add_argument("--bare", action="store_true", help="without twins, and with one seed")
     verb.add_argument("--recipes", action="store_true", help="leave out all groups of the recipe, not only the group")
     verb.add_argument(
         "--out", type=Path, required=True, help="the score, as `sentinel evaluate --details --json` writes it"
