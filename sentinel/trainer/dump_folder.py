@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -10,9 +11,13 @@ import shutil
 import tempfile
 from typing import Any
 
+from sentinel.trainer.fuse import attempt
+
 # msprobe refuses every other character, often with an empty message.
 _SAFE_PATH = re.compile(r"[a-zA-Z0-9_.:/-]+")
 _SHORT_BYTES = 4096
+_JSON_FILES = ("dump.json", "stack.json", "construct.json")
+_MOST_TIGHTENED = 256 * 1024 * 1024
 DEFAULT_MIN_FREE_BYTES = 256 * 1024 * 1024
 
 
@@ -101,6 +106,9 @@ class DumpFolder:
                     place = os.path.join(target, "step0", rank if rank.startswith("rank") else f"rank{self.rank}")
                     shutil.rmtree(place, ignore_errors=True)
                     os.makedirs(os.path.dirname(place), exist_ok=True)
+                    for name in _JSON_FILES:
+                        # A file that cannot be written anew stays as msprobe wrote it.
+                        attempt(functools.partial(_tighten, os.path.join(source, rank, name)))
                     shutil.move(os.path.join(source, rank), place)
                     entry["bytes"] = int(entry.get("bytes", 0)) + _size_of(place)
                 entry["path"] = target
@@ -109,6 +117,18 @@ class DumpFolder:
             self.staging = ""
         if empty:
             raise ProbeError(f"the dump of {', '.join(empty)} holds nothing")
+
+
+def _tighten(path: str) -> None:
+    """Take the white space out of a JSON file, which is half of it; NaN and Infinity stay as they stand."""
+    if os.path.getsize(path) > _MOST_TIGHTENED:
+        return
+    with open(path, encoding="utf-8") as stream:
+        document = json.load(stream)
+    fresh = f"{path}.new"
+    with open(fresh, "w", encoding="utf-8") as stream:
+        json.dump(document, stream, separators=(",", ":"), ensure_ascii=False)
+    os.replace(fresh, path)
 
 
 def _is_empty(folder: str) -> bool:

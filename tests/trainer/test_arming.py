@@ -68,6 +68,18 @@ def test_exactly_the_ordered_stages_of_the_step_are_on_disk(actor, tmp_path):
     assert answer["broken"] == ""
 
 
+def test_a_dump_has_no_white_space_and_keeps_what_is_not_finite(actor, tmp_path):
+    """Half of what msprobe writes is white space, and a disk is shared by everybody."""
+    torch.nn.init.constant_(actor.main.ref.engine.module.head.bias, float("nan"))
+    _, answer = capture(actor, tmp_path, stages=["ref_compute_log_prob"])
+
+    (file,) = tmp_path.rglob("dump.json")
+    text = file.read_text()
+    assert "NaN" in text
+    assert not any(character in text for character in " \n\t")
+    assert answer["bytes"] == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+
 def test_the_update_is_dumped_with_its_backward_pass_and_the_log_prob_without(actor, tmp_path):
     capture(actor, tmp_path)
 
