@@ -95,6 +95,13 @@ for line in sys.stdin:
                 answer = arming.disarm(actor)
         print(json.dumps(answer["broken"]), flush=True)
         continue
+    if isinstance(what, dict):
+        with tempfile.TemporaryDirectory() as root:
+            arming.arm(actor, {"root": root, "step": 1, "min_free_bytes": 1, **what})
+            actor.run_step()
+            answer = arming.disarm(actor)
+        print(json.dumps([answer["bytes"], answer["seconds"]]), flush=True)
+        continue
     began = time.process_time()
     stages[what](actor.data)
     print(json.dumps(time.process_time() - began), flush=True)
@@ -102,19 +109,57 @@ for line in sys.stdin:
 STAGES = ("actor_compute_log_prob", "ref_compute_log_prob", "compute_values", "critic_update", "actor_update")
 
 
+def ask(process, what):
+    process.stdin.write(json.dumps(what) + "\n")
+    process.stdin.flush()
+    while True:
+        line = process.stdout.readline()
+        if line[:1] in '"[0123456789':
+            return json.loads(line)
+
+
+def prices() -> list[dict]:
+    """Bytes and added seconds of dumping everything (five stages, L1, two steps) over those of an escalation in the reference."""
+    support = str(Path(__file__).parents[1] / "tests" / "support")
+    command = [sys.executable, "-W", "ignore", "-c", _TURNS_SCRIPT, support]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    stage, module = ["ref_compute_log_prob"], ["layers.3.0"]
+    plans = {
+        "everything": {"stages": list(STAGES), "level": "L1"},
+        "modules": {"stages": stage, "level": "L0"},
+        "operations": {"stages": stage, "level": "mix", "modules": module},
+        "tensors": {"stages": stage, "level": "mix", "modules": module, "task": "tensor"},
+    }
+    try:
+        ask(process, "capture")
+        taken = {}
+        for name, plan in plans.items():
+            tries = [ask(process, plan) for _ in range(5)]
+            taken[name] = (tries[0][0], statistics.median(seconds for _, seconds in tries))
+    finally:
+        process.kill()
+        process.wait()
+    rows = []
+    for place, unit in ((0, "bytes"), (1, "added seconds")):
+        whole = 2 * taken["everything"][place]
+        one = taken["modules"][place] + taken["operations"][place]
+        told = ", ".join(f"{name} {value[place]:.4g}" for name, value in taken.items())
+        rows.append(
+            {
+                "name": f"worker in miniature: {unit} of everything over modules (1 step) and operations",
+                "value": whole / one,
+                "unit": "x",
+                "peer": f"one step each: {told}; two steps of modules: {whole / (one + taken['modules'][place]):.3g} x",
+            }
+        )
+    return rows
+
+
 def stage_times(turns: int = TURNS) -> list[dict]:
     """Median CPU time of each stage in a process that captured every stage four times, over that in one that never did."""
     support = str(Path(__file__).parents[1] / "tests" / "support")
     command = [sys.executable, "-W", "ignore", "-c", _TURNS_SCRIPT, support]
     pair = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-
-    def ask(process, what):
-        process.stdin.write(json.dumps(what) + "\n")
-        process.stdin.flush()
-        while True:
-            line = process.stdout.readline()
-            if line[:1] in '"0123456789':
-                return json.loads(line)
 
     try:
         ask(pair[1], "capture")
@@ -151,6 +196,7 @@ def run(cycles: int = CYCLES, warm: int = WARM) -> list[dict]:
     told = json.loads(done.stdout.splitlines()[-1])
     grown = (told["memory"][-1] - told["memory"][0]) / (cycles - warm)
     return [
+        *prices(),
         *stage_times(),
         {"name": f"hooks on the models after {cycles} captures", "value": told["hooks"], "unit": "hooks", "limit": 0},
         {
