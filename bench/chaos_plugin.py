@@ -193,11 +193,18 @@ def in_collector(module) -> None:
             setattr(module.DataCollector, name, functools.wraps(method)(failing))
 
 
-if os.environ.get("CHAOS_FOLDER"):
-    for name, patch in (
-        ("sentinel.trainer.link", in_trainer),
-        ("sentinel.trainer.session", in_session),
-        ("msprobe.pytorch.dump.debugger.precision_debugger", in_debugger),
-        ("msprobe.core.dump.data_dump.data_collector", in_collector),
-    ):
+IN_MSPROBE = (
+    ("msprobe.pytorch.dump.debugger.precision_debugger", in_debugger),
+    ("msprobe.core.dump.data_dump.data_collector", in_collector),
+)
+
+
+def install_in_msprobe() -> None:
+    """Make msprobe fail in this process, capture by capture in another place."""
+    for name, patch in IN_MSPROBE:
+        wrapt.register_post_import_hook(patch, name)
+
+
+if os.environ.get("CHAOS_FOLDER") and os.environ.get("VERL_USE_EXTERNAL_MODULES"):
+    for name, patch in (("sentinel.trainer.link", in_trainer), ("sentinel.trainer.session", in_session), *IN_MSPROBE):
         wrapt.register_post_import_hook(patch, name)
