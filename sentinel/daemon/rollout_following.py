@@ -21,7 +21,7 @@ from sentinel.core.rollout.side import Circumstances
 from sentinel.daemon.rollout_baseline import BaselineText, baseline_text, text_hash
 from sentinel.errors import SentinelError
 from sentinel.records import EvidenceFound, Finding, RolloutRow, Suspect, WorkerSaid
-from sentinel.sources.rollout_recording import recordings
+from sentinel.sources.rollout_recording import META, recordings
 from sentinel.sources.rollout_text import read_step
 
 if TYPE_CHECKING:
@@ -59,11 +59,8 @@ class _Look:
 def follow(watchdog: Watchdog, run: str) -> None:
     """Look at what is new of a run, and tell its engine what came of it."""
     look = watchdog.with_watch(run, _look)
-    if look.last_step is None:
+    if look.last_step is None or look.following.first is None:
         return
-    following = look.following
-    if following.first is None:
-        following.first = look.last_step
     for event in (*_replay(look, watchdog.clock()), *_texts(look, watchdog.clock())):
         watchdog.tell(run, event)
     if (said := watchdog.with_watch(run, _decided)) is not None:
@@ -204,13 +201,13 @@ def _replay(look: _Look, now: float) -> list[EvidenceFound]:
         return [_not_replayed(look, look.last_step or 1, request.void, request, now)]
     for step in sorted(look.series.get(GEN, {})):
         if step in request.steps and step not in following.proved:
-            _keep(following.proved, step, replayed.prove(_evidence(step, look)))
+            _keep(following.proved, step, replayed.prove(_evidence(step, look, request)))
     news = [proof for proof in replayed.settled(following.proved) if proof.step not in following.reported]
     following.reported |= {proof.step for proof in news}
     return [_not_replayed(look, proof.step, proof.because, request, now) for proof in news]
 
 
-def _evidence(step: int, look: _Look) -> replayed.StepEvidence:
+def _evidence(step: int, look: _Look, request: replayed.ReplayRequest) -> replayed.StepEvidence:
     recorded = _recorded(step, look.reference)
     equal = [
         abs(look.series[name][step] - recorded[name]) <= EQUAL * max(1.0, abs(recorded[name]))
@@ -222,12 +219,27 @@ def _evidence(step: int, look: _Look) -> replayed.StepEvidence:
     generated = gen is not None and (whole is None or gen >= replayed.QUICK_PART * whole)
     return replayed.StepEvidence(
         step=step,
+        loaded=_found_before(step, look, request),
         gen_seconds=look.series.get(GEN, {}).get(step),
         recorded_gen_seconds=gen if generated else None,
         step_seconds=look.series.get(STEP, {}).get(step),
         lengths_equal=all(equal) if equal else None,
         text_equal=_text_equal(step, look),
     )
+
+
+def _found_before(step: int, look: _Look, request: replayed.ReplayRequest) -> bool | None:
+    """False where the recording of a step was written while this run went: verl found none and recorded what it generated."""
+    place, root = place_of(look.config), Path(request.folder).expanduser()
+    if place is None or not root.is_absolute() or not look.following.began:
+        return None
+    folder = root / place.folder / str(step)
+    try:
+        written = next(path.stat().st_mtime for path in (folder / META, folder / "0" / META) if path.is_file())
+    except (OSError, StopIteration):
+        # Another machine's folder, or none.
+        return None
+    return False if written >= look.following.began else None
 
 
 def _recorded(step: int, reference: Reference | None) -> Mapping[str, float]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Following:
     """What was read of one run so far. In memory only: after a restart reading goes on with the next step."""
 
+    began: float = 0.0
+    """Unix time when the trainer introduced itself; 0 where that is not known."""
     first: int | None = None
     """The first step that is looked at."""
     judged: dict[int, str] = field(default_factory=dict)

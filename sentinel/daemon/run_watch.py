@@ -103,6 +103,8 @@ class RunWatch:
         if len(values) < len(step.values):
             self.remarks["too_many_metrics"] = f"the run has {len(known)} metrics; further ones are left out"
         self._heard_at = step.at
+        if self.following.first is None:
+            self.following.first = step.step
         event = StepReported(
             step=step.step,
             values=values,
@@ -161,7 +163,7 @@ class RunWatch:
     def _welcome(self, session: str, facts: Mapping[str, Any], plan: Plan, now: float) -> None:
         self.sessions.greet(session, facts, now).ended = False
         self.facts = facts
-        self.following = Following()
+        self.following = Following(began=now)
         self.finished = False
         if plan.signature == self._signature:
             return

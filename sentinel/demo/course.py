@@ -14,6 +14,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from sentinel.demo import verbs
@@ -180,7 +181,7 @@ class Stage:
             fault=scenario.fault,
             environment={
                 "SENTINEL_RUN": scenario.name,
-                "SENTINEL_CONFIG": str(self.places.settings),
+                "SENTINEL_CONFIG": str(self._free_settings() if rollout_fault else self.places.settings),
                 **({ROLLOUT_FAULT: rollout_fault} if rollout_fault else {}),
             },
             overrides=scenario.mishap.overrides if scenario.mishap else (),
@@ -191,6 +192,12 @@ class Stage:
         outcome = judge(scenario, incidents)
         report = self._report(outcome)
         return replace(outcome, report=report, seconds=time.monotonic() - began)
+
+    def _free_settings(self) -> Path:
+        """The settings of a run that writes its own rollouts."""
+        path = self.places.settings.with_name("sentinel-free.yaml")
+        path.write_text(f"{self.places.settings.read_text(encoding='utf-8')}regime: free\n", encoding="utf-8")
+        return path
 
     def _incidents(self, run: str) -> list[Mapping[str, Any]]:
         """The incidents of a run, once their evidence is in or has been waited for long enough."""

@@ -23,7 +23,7 @@ class Mishap:
     step: int
     overrides: tuple[str, ...] = ()
     rollout_fault: str = ""
-    """As VERL_DEMO_ROLLOUT_FAULT; the run then writes its own rollouts."""
+    """As VERL_DEMO_ROLLOUT_FAULT; the run then writes its own rollouts, and is compared as one that does (`regime: free`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 """The daemon reads a run's rollouts while it goes: garbled text is an incident, and so is a replay that did not happen."""
 
 import json
+import os
 
 import pytest
 
@@ -169,6 +170,36 @@ def test_a_replay_that_was_asked_for_and_did_not_happen_is_an_incident_of_the_co
     incident = shown(world).incidents[0]
     assert "A replay was asked for (skip.rollout_tq.enable=True) and did not happen at step 2" in incident.because
     assert any("sentinel stub replay" in note for note in incident.notes)
+
+
+SIZES = {
+    "trainer": {"experiment_name": "new", "project_name": "project"},
+    "data": {"train_batch_size": 8, "max_prompt_length": 48, "max_response_length": 16},
+    "actor_rollout_ref": {"rollout": {"n": 4}},
+}
+
+
+def write_recorded(root, step, at):
+    """A step's recording under the names of the run, written at a time."""
+    meta = root / "new_project" / "GBS8_N4_in48_out16" / str(step) / "0" / "meta.json"
+    meta.parent.mkdir(parents=True)
+    meta.write_text('{"global_steps": 1}')
+    os.utime(meta, (at, at))
+
+
+def test_a_recording_that_the_run_wrote_itself_proves_at_the_first_step_that_nothing_was_replayed(world, tmp_path):
+    trainer = world.trainer()
+    trainer.send({"t": "facts", "at": 1.0, "facts": asked(folder=tmp_path / "dumps", **SIZES)})
+    write_recorded(tmp_path / "dumps", 1, world.clock.now + 5)
+    trainer.step(1, **{"timing_s/gen": 1.0, "timing_s/step": 10.0})
+    assert kinds(world) == [("mismatch", "config", 1)]
+    assert "the run wrote one itself" in shown(world).incidents[0].because
+
+
+def test_a_recording_that_was_there_before_the_run_proves_nothing_against_it(world, tmp_path):
+    write_recorded(tmp_path / "dumps", 1, world.clock.now - 5)
+    replaying(world, asked(folder=tmp_path / "dumps", **SIZES), [0.02])
+    assert kinds(world) == []
 
 
 def test_one_slow_step_of_a_replay_is_no_proof(world):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a replay that was asked for happened, step by step.
 
-Four witnesses, each of which may be silent: verl's log line, the time that the generation took, lengths beside the
+Four witnesses, each of which may be silent: what lies in the recording's folder (or verl's log line), the time that the generation took, lengths beside the
 recorded run's (exactly equal in a replay), and the text. verl says nothing when it falls back to generating.
 """
 
@@ -49,7 +49,7 @@ class StepEvidence:
 
     step: int
     loaded: bool | None = None
-    """The log says that they were loaded (True) or that nothing was found (False)."""
+    """They were loaded (True), or nothing was found and the run recorded what it generated (False)."""
     gen_seconds: float | None = None
     recorded_gen_seconds: float | None = None
     step_seconds: float | None = None
@@ -114,7 +114,7 @@ def prove(evidence: StepEvidence) -> StepProof:
     for_it: list[str] = []
     if evidence.loaded is not None:
         (for_it if evidence.loaded else against).append(
-            "the log says that they were loaded" if evidence.loaded else "the log says that no recording was found"
+            "a recording was loaded" if evidence.loaded else "no recording was found: the run wrote one itself"
         )
     if (told := _time(evidence)) is not None:
         (for_it if told[0] else against).append(told[1])
