@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def deviations(rows: Sequence[RowPair], gaps: Mapping[str, float] | None = None)
     # Both sides the same infinity or both NaN: nothing to say about this statistic; one side only: infinitely far.
     finite_target, finite_golden = np.isfinite(target), np.isfinite(golden)
     gap = np.where(finite_target & finite_golden, gap, np.nan)
-    one_sided = (finite_target != finite_golden) & ~_missing(rows, 0) & ~_missing(rows, 1)
+    one_sided = (finite_target != finite_golden) & ~_missing(rows, 0, target) & ~_missing(rows, 1, golden)
     size, units = _relative(target, golden, gap, elements, bits)
     size[np.any(one_sided, axis=1), :] = np.inf
     size[moved, :] = np.inf
@@ -167,11 +168,13 @@ def _numbers(rows: Sequence[RowPair], side: int) -> Floats:
     return np.array(values, dtype=np.float64).reshape(len(rows), 4)
 
 
-def _missing(rows: Sequence[RowPair], side: int) -> NDArray[np.bool_]:
-    absent = [
-        (row.norm is None, row.mean is None, row.max is None, row.min is None) for row in (pair[side] for pair in rows)
-    ]
-    return np.array(absent, dtype=bool).reshape(len(rows), 4)
+def _missing(rows: Sequence[RowPair], side: int, numbers: Floats) -> NDArray[np.bool_]:
+    """Which statistics are absent, and not NaN, on a side; `numbers` is what `_numbers` made of it."""
+    absent = np.isnan(numbers)
+    for place in np.flatnonzero(absent.any(axis=1)).tolist():
+        row = rows[place][side]
+        absent[place] = (row.norm is None, row.mean is None, row.max is None, row.min is None)
+    return absent
 
 
 def _relative(target: Floats, golden: Floats, gap: Floats, elements: Floats, bits: Floats) -> tuple[Floats, Floats]:
@@ -231,13 +234,16 @@ def _elements(shape: tuple[int, ...]) -> int:
     return product
 
 
+@cache
 def _bits(dtype: str) -> int:
     return PRECISION_BITS.get(dtype, _OTHER_BITS)
 
 
+@cache
 def _kind(dtype: str) -> str:
     return "boolean" if dtype == "bool" else ("integer" if _is_integral(dtype) else "number")
 
 
+@cache
 def _is_integral(dtype: str) -> bool:
     return dtype.startswith(("int", "uint", "bool"))

@@ -80,8 +80,9 @@ class Sighting:
         self._known: list[bool] = measured.known.tolist()
         self._exact: list[bool] = measured.exact.tolist()
         self._means: list[float] = measured.size[:, 2].tolist()
-        half = any(golden.dtype in HALVES for _, golden in forest.rows)
-        self._growth: list[tuple[float, float, float]] = growth(forest.rows).tolist() if half else []
+        self.useful = any(golden.dtype in HALVES for _, golden in forest.rows)
+        """Whether there is any row in half precision."""
+        self._growth: list[tuple[float, float, float]] = growth(forest.rows).tolist() if self.useful else []
         self._equal_outputs = 0
         weights = [row for node in forest.nodes for row in node.weights]
         self._differed = bool(np.any(~measured.exact[weights]))

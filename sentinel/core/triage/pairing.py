@@ -113,7 +113,7 @@ def _pair(entry: Entry, other: Entry) -> Pair:
 
 
 def _paths(rows: Sequence[LayerStat]) -> set[str]:
-    return {clean_path(row.module) for row in rows if row.name.startswith("Module.")}
+    return {clean_path(path) for path in {row.module for row in rows if row.name.startswith("Module.")}}
 
 
 def _prefix_candidates(paths: set[str], wanted: set[str]) -> list[tuple[str, str]]:

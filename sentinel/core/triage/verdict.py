@@ -125,7 +125,7 @@ def _faults(forest: Forest, measured: Deviations, tolerance: Tolerance, noise: N
     """The origins, and what every operation adds on its own, which is learnt in a first pass."""
     judge = Deviating(forest, measured, tolerance)
     sighting = Sighting(judge, forest, measured)
-    found = judge.confirmed(list(Walk(forest, sighting).faults()))
+    found = judge.confirmed(list(Walk(forest, sighting if sighting.useful else judge).faults()))
     added = background(judge.fresh, LEAST_BACKGROUND) if found and tolerance.moved is None else 0.0
     if added:
         found = list(Walk(forest, Deviating(forest, measured, replace(tolerance, background=added))).faults())
