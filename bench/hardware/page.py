@@ -12,6 +12,7 @@ from . import calibration, overhead
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
+NONE = "None was run so far."
 
 
 def results() -> list[dict]:
@@ -50,9 +51,10 @@ def planted_table(found: list[dict]) -> str:
         "| planted in | what | since step | said: stage | module | at step | dumped at N+1 | cost of the dump |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for result in found:
-        if result["stage"] is None:
-            continue
+    planted = [result for result in found if result["stage"] is not None]
+    if not planted:
+        return NONE
+    for result in planted:
         said = judged(result)
         module = f" `{result['module']}`" if result["module"] else ""
         mark = "" if said["stage_right"] else " **wrong**"
@@ -72,9 +74,10 @@ def healthy_table(found: list[dict]) -> str:
         "| run on the CPU | against | regime | steps | false alarms | seconds a step |",
         "|---|---|---|---|---|---|",
     ]
-    for result in found:
-        if result["stage"] is not None:
-            continue
+    healthy = [result for result in found if result["stage"] is None]
+    if not healthy:
+        return NONE
+    for result in healthy:
         alarms = "; ".join(f"step {i['opened_at_step']}: {i['because']}" for i in result["incidents"]) or "0"
         regime = "replayed" if result["replayed"] else "free"
         lines.append(
@@ -203,6 +206,8 @@ def chaos_rows(runs: list[dict]) -> list[dict]:
 
 def overhead_table() -> str:
     """The toggled runs whose step times were kept in data/toggled-*.jsonl."""
+    if not list((HERE / "data").glob("toggled-*.jsonl")):
+        return NONE
     lines = [
         "| run | steps watched / unwatched | step time, ratio (95 % interval) | inside Sentinel: median | 99 % below | of the step: median | 99 % below |",
         "|---|---|---|---|---|---|---|",

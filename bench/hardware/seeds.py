@@ -67,6 +67,8 @@ def _across() -> Iterator[dict]:
     """The seeds of one side against those of the other."""
     seeds = [run for run in open_bundle(BUNDLES[GRPO]).reference().runs if not run.twin]
     here = [from_file(path) for path in sorted((HERE / "results").glob("healthy-free-*.jsonl"))]
+    for path in sorted((HERE / "data").glob("cpu-free-*.jsonl")):
+        yield _row(f"CPU {path.stem}", "H200: the bundle's seeds", from_file(path), seeds)
     more = from_file(HERE / "data" / "h200-seed-46.jsonl")
     yield _row("H200 tiny-grpo-fp32 seed-46", "H200: the bundle's seeds", more, seeds)
     for one in here:

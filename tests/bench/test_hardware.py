@@ -38,6 +38,7 @@ def test_a_finding_is_right_only_where_stage_and_module_are():
     assert (wrong["stage_right"], wrong["module_right"]) == (False, False)
     assert not page.judged(result())["stage_right"]
     assert "**nothing**" in page.planted_table([result()])
+    assert page.planted_table([]) == page.NONE
 
 
 def test_a_dump_at_a_later_step_is_told_as_such():
