@@ -126,10 +126,14 @@ def test_a_baseline_without_language_makes_the_verdict_unknown(tmp_path):
     world.stop()
 
 
-def test_a_folder_of_another_machine_is_no_fault(world, tmp_path):
+def test_a_folder_of_another_machine_is_no_fault_and_it_is_said_that_text_is_not_judged(world):
     trainer = world.trainer(rollout_data_dir="/nowhere/of/this/machine")
-    trainer.steps(1, 3)
+    trainer.step(1)
+    world.settle()
+    assert "rollout_text_unseen" not in codes(world), "verl makes the folder with the first step's file"
+    trainer.steps(2, 3)
     assert kinds(world) == []
+    assert "rollout_text_unseen" in codes(world)
 
 
 # --------------------------------------------------------------------------- replay
