@@ -153,14 +153,16 @@ def test_a_module_that_is_wrong_is_narrowed_down_to_the_operation(world, golden)
     assert [c.receipt.outcome for c in snapshot.captures if c.order.modules] == ["complete", "complete"]
 
 
-def test_a_nan_is_asked_once_at_the_depth_that_names_its_operation(world):
+def test_a_nan_is_followed_to_the_operation_that_makes_it(world):
     watchdog, made_loop, settle = world
 
     train(made_loop, spoil=lambda y: y * float("nan"), settle=settle)
 
     (snapshot,) = watchdog.runs()
     incident = snapshot.incidents[-1]
-    (capture,) = [c for c in snapshot.captures if c.incident == incident.id]
-    assert (incident.kind, capture.order.level, capture.order.first_step) == ("non_finite", "mix", FAULT_AT + 1)
+    first, deeper = [c.order for c in snapshot.captures if c.incident == incident.id]
+    assert (incident.kind, first.level, first.first_step) == ("non_finite", "L0", FAULT_AT + 1)
+    assert (deeper.level, deeper.modules) == ("mix", (PLACE,))
+    assert "Tensor.__mul__" in incident.because
     assert incident.triage.verdict == "non_finite"
     assert incident.triage.first.module == PLACE

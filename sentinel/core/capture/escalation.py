@@ -31,7 +31,8 @@ class Rung:
 
 RUNGS = {
     "modules": Rung(question="which module parts first?", level="L0", stages=2, steps=2),
-    "origin": Rung(question="which operation makes the first NaN or Inf?", level="mix", steps=2),
+    "origin": Rung(question="which module makes the first NaN or Inf?", level="L0", steps=2),
+    "source": Rung(question="which operation of the module makes the NaN or Inf?", level="mix", narrowed=True),
     "operations": Rung(question="which operation of the module parts first?", level="mix", narrowed=True),
     "tensors": Rung(
         question="does an operation of the module compute what its own inputs and weights say?",
@@ -42,7 +43,8 @@ RUNGS = {
     ),
 }
 FIRST = {False: "modules", True: "origin"}
-"""Whether the incident is a NaN -> where it begins: a NaN needs no golden dump and may not come back, so it is asked at once."""
+"""Whether the incident is a NaN -> where it begins. A NaN needs no golden dump: the stage of its origin alone, then the operations
+of the module that made it. Not the operations of the whole stage at once: under FSDP they read buffers that were never written."""
 
 ANSWERS = {
     "operation": "an operation is named",
@@ -66,11 +68,17 @@ NEXT = {
     ("modules", "suspected"): "tensors",
     ("modules", "nothing"): AGAIN,
     ("origin", "operation"): SETTLED,
-    ("origin", "module"): SETTLED,
+    ("origin", "module"): "source",
     ("origin", "weights"): SETTLED,
     ("origin", "cleared"): SETTLED,
     ("origin", "suspected"): AGAIN,
     ("origin", "nothing"): AGAIN,
+    ("source", "operation"): SETTLED,
+    ("source", "module"): SETTLED,
+    ("source", "weights"): SETTLED,
+    ("source", "cleared"): SETTLED,
+    ("source", "suspected"): SETTLED,
+    ("source", "nothing"): SETTLED,
     ("operations", "operation"): SETTLED,
     ("operations", "module"): "tensors",
     ("operations", "weights"): SETTLED,
@@ -90,7 +98,8 @@ def rung_of(order: CaptureOrder, *, non_finite: bool) -> str:
     """The rung that an order stands on."""
     if order.task == "tensor":
         return "tensors"
-    return "operations" if order.modules else FIRST[non_finite]
+    narrowed = "source" if non_finite else "operations"
+    return narrowed if order.modules else FIRST[non_finite]
 
 
 def answer_of(triage: Triage) -> str:

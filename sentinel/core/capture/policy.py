@@ -34,7 +34,7 @@ class CaptureSettings:
     """Said in the receipt when `enabled` is false, e.g. `no trainer is attached`."""
     level: str = "L0"
     """Of an incident's first dump; a NaN's has `non_finite_level`."""
-    non_finite_level: str = "mix"
+    non_finite_level: str = "L0"
     steps: int = 2
     """Steps of an incident's first order, the first of them the next step."""
     stages: int = 2

@@ -69,6 +69,9 @@ TRIAGE_OF = {
 }
 
 
+NAN_RUNGS = ("origin", "source")
+
+
 def receipt_of(order):
     return CaptureReceipt(
         first_step=order.first_step,
@@ -101,8 +104,8 @@ def answered(engine, state, order, answer, **more):
 
 def climbed(rung, **capture):
     """A run whose incident stands on a rung."""
-    engine, state, order = at_the_fault(non_finite=rung == "origin", **capture)
-    if rung in ("operations", "tensors"):
+    engine, state, order = at_the_fault(non_finite=rung in NAN_RUNGS, **capture)
+    if rung in ("source", "operations", "tensors"):
         state, (order,) = answered(engine, state, order, "module")
     if rung == "tensors":
         state, (order,) = answered(engine, state, order, "module")
@@ -127,7 +130,7 @@ def test_the_engine_does_after_each_answer_what_the_table_says(rung, answer):
     _, orders = answered(engine, state, order, answer)
 
     following = NEXT[rung, answer]
-    non_finite = rung == "origin"
+    non_finite = rung in NAN_RUNGS
     assert rung_of(order, non_finite=non_finite) == rung
     if following == SETTLED:
         assert orders == []
@@ -135,7 +138,10 @@ def test_the_engine_does_after_each_answer_what_the_table_says(rung, answer):
         (then,) = orders
         assert rung_of(then, non_finite=non_finite) == (rung if following in (AGAIN, ELSEWHERE) else following)
         assert then.first_step == 9, "step 8 is judged before the order can be handed out"
-        assert bool(set(then.stages) & set(order.stages)) == (following != ELSEWHERE)
+        if following in RUNGS:
+            assert then.stages == (STAGE,), "where the dump showed it"
+        else:
+            assert bool(set(then.stages) & set(order.stages)) == (following != ELSEWHERE)
 
 
 @pytest.mark.parametrize("rung", RUNGS)
@@ -151,9 +157,13 @@ def test_an_order_is_as_narrow_as_its_rung_says(rung):
 
 
 def test_a_nan_goes_straight_to_what_its_origin_needs():
-    _, _, order = at_the_fault(non_finite=True)
+    """Its stage alone, which no golden dump is needed for; then the operations of the module, and no tensors."""
+    engine, state, order = at_the_fault(non_finite=True)
 
-    assert (order.first_step, order.stages, order.level) == (6, ("actor_update",), "mix")
+    assert (order.first_step, order.stages, order.level) == (6, ("actor_update",), "L0")
+    state, (deeper,) = answered(engine, state, order, "module")
+    assert (deeper.level, deeper.modules, deeper.task) == ("mix", (MODULE,), "statistics")
+    assert answered(engine, state, deeper, "module")[1] == []
 
 
 def test_what_the_first_dump_named_stays_and_the_operation_is_added():
