@@ -22,6 +22,7 @@ METRICS = (
     "training/rollout_probs_diff_mean", "rollout_corr/kl", "critic/values/mean", "critic/vf_loss", "critic/grad_norm",
 )  # fmt: skip
 STEPS = ((1, 1), (2, 5), (6, 20), (21, 60), (61, 120))
+SAME_TEXTS = (("tiny-grpo-fp32", "cpu-free-42.jsonl", 1), ("tiny-gae-bf16", "cpu-gae-bf16-42.jsonl", 3))
 LEAST = 1e-7
 """Values of the reference below this are zero: their share of it means nothing."""
 Series = dict[int, dict[str, float]]
@@ -49,6 +50,14 @@ def of_this_machine(bundle: str) -> Iterator[tuple[str, Series]]:
             yield f"CPU, {about['attention']}", {row["step"]: row["data"] for row in map(json.loads, lines)}
 
 
+def same_texts(bundle: str) -> Iterator[tuple[str, Series]]:
+    """The first steps of free runs of the reference's seed on this CPU, as long as they wrote the same texts."""
+    for name, file, last in SAME_TEXTS:
+        if name == bundle:
+            lines = (HERE / "data" / file).read_text(encoding="utf-8").splitlines()
+            yield "CPU, same seed", {row["step"]: row["data"] for row in map(json.loads, lines) if row["step"] <= last}
+
+
 def shares(one: Mapping[int, Mapping[str, float]], other: Series, metric: str, first: int, last: int) -> list[float]:
     """Differences as shares of the reference's value, for the steps of both runs."""
     found = []
@@ -64,7 +73,7 @@ def table() -> list[dict]:
     rows = []
     for name, path in BUNDLES.items():
         reference, twins = series_of(path)
-        for pair, series in (*twins.items(), *of_this_machine(name)):
+        for pair, series in (*twins.items(), *of_this_machine(name), *same_texts(name)):
             for metric in METRICS:
                 stretches = [shares(reference, series, metric, first, last) for first, last in STEPS]
                 every = [share for stretch in stretches for share in stretch]
