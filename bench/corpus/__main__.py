@@ -38,7 +38,7 @@ def main() -> int:
     verb.add_argument("--processes", type=int, default=2)
     verb = verbs.add_parser("page", help="the page of the docs, from `sentinel evaluate CORPUS --details --json`")
     verb.add_argument("score", type=Path)
-    verb.add_argument("--bare", type=Path, help="a score made with --without-twins --one-seed, for a second table")
+    verb.add_argument("--bare", type=Path, help="a score made without twins and with one seed, for a second table")
     verb.add_argument("--out", type=Path, required=True, help="the folder of the docs")
     args = parser.parse_args()
     if args.verb == "page":
