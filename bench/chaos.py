@@ -171,6 +171,7 @@ class Actor(Process):
         self._actor = ray_actor.connect_or_start(self.file.read_text(), str(self.file), by_hand=True)
         import ray
 
+        self.starts += 1
         # As long as a busy machine takes to start a worker.
         ray.get(self._actor.query.remote("status"), timeout=120)
 
