@@ -43,6 +43,8 @@ WAIT_SECONDS = 0.05
 """The stated bound of one step: sentinel.yaml's `trainer.wait_seconds`."""
 DISK_BYTES = 6 << 20
 FROZEN_SECONDS = 0.5
+EVERY = 3
+"""Steps from one thing done from outside to the next: a killed daemon is away for some, and replies can be spoilt only while it answers."""
 
 
 @dataclass(kw_only=True)
@@ -56,18 +58,20 @@ class Chaos:
     rng: random.Random
     done: Counter
     last: int = 0
+    rounds: int = 0
     senders: list[subprocess.Popen] | None = None
 
     def at(self, phase: str, step: int) -> None:
         """Called whenever the run has done another step."""
-        if phase != "training" or step <= self.last or step < 3:
+        if phase != "training" or step < max(3, self.last + EVERY):
             return
         self.last = step
         actions = (
             self.kill, self.stop, self.stop_long, self.kill_twice, self.freeze_head, self.fill_disk, self.spoil_baseline,
             self.knock,
         )  # fmt: skip
-        action = actions[step % len(actions)] if step < 2 * len(actions) else self.rng.choice(actions)
+        self.rounds += 1
+        action = actions[self.rounds % len(actions)] if self.rounds <= len(actions) else self.rng.choice(actions)
         with contextlib.suppress(psutil.Error, OSError, ValueError):
             action()
 
@@ -192,9 +196,13 @@ def send_garbage(address: str, folder: str) -> None:
             {"v": 1, "run": "chaos", "session": "forged", "records": [record] * 200},
             {"v": 1, "run": "../../x", "session": 3, "records": "no"}, {"v": 1, "run": "y" * 5000, "session": "s", "records": [{}]},
         )  # fmt: skip
-        with contextlib.suppress(Exception):
+        try:
             ray.get(ray.get_actor("watchdog").report.remote(rng.choice(messages)), timeout=5)
-        sent += 1
+            sent += 1
+        except ray.exceptions.RayTaskError:
+            sent += 1
+        except Exception:
+            time.sleep(0.4)  # nobody there to be sent anything
         (Path(folder) / "garbage.count").write_text(str(sent), encoding="utf-8")
         time.sleep(0.4)
 
@@ -284,7 +292,7 @@ class Place:
             for line in path.read_text().splitlines()
         )
         count = noted / "garbage.count"
-        inside["garbage sent to the daemon"] = int(count.read_text() or 0) if count.exists() else 0
+        garbage = int(count.read_text() or 0) if count.exists() else 0
         injected = dict(sorted((inside + chaos.done).items()))
         times = json.loads((noted / "times.json").read_text()) if (noted / "times.json").exists() else []
         got = training(run) if run else {}
@@ -295,7 +303,7 @@ class Place:
         waits = [seconds for name, seconds in times if name == "wait"]
         return {
             "seed": chaos.rng and run and run.name, "failure": failure, "steps": len(got), "injected": injected,
-            "injections": sum(injected.values()), "differing": differing[:20], "differences": len(differing),
+            "injections": sum(injected.values()), "garbage": garbage, "differing": differing[:20], "differences": len(differing),
             "worst_wait": max(waits, default=None), "waits": len(waits), "small_disk": mounted,
             "worst_call": {name: max(s for n, s in times if n == name) for name in {n for n, _ in times}},
         }  # fmt: skip
