@@ -27,7 +27,7 @@ def test_training_ends_with_the_bits_of_the_unwatched_run_and_no_step_waits_long
     assert len(expected) == STEPS
     assert not result["failure"]
     assert result["differing"] == []
-    assert result["injections"] >= 8
+    assert result["injections"] >= 5
     assert result["garbage"] > 0
     assert result["waits"] >= STEPS - 3
     assert result["worst_wait"] < WAIT_SECONDS + A_BUSY_MACHINE
