@@ -45,6 +45,10 @@ class Listener(Protocol):
         """Let go."""
 
 
+PATIENT_STEPS = 1000
+"""Steps after which a dump by a script's own debugger is given up without a word from here."""
+
+
 class Local:
     """A watch in this process, over one run, with the same journal and the same page."""
 
@@ -244,6 +248,10 @@ def _settings(args: argparse.Namespace) -> tuple[str, str | None, Settings]:
         if not baseline.exists():
             raise SettingsError(f"--baseline {baseline}: no such file")
         mapping["baseline"] = str(baseline)
+    if args.msprobe_config is not None:
+        # msprobe looks at its file every 3 s, however short the steps; what is given up is told by the one who obeys.
+        engine = dict(mapping.get("engine") or {})
+        mapping["engine"] = {"receipt_grace_steps": PATIENT_STEPS, **engine}
     text = yaml.safe_dump(mapping)
     return text, path, parse(text, path or "settings")
 

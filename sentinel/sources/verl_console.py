@@ -138,7 +138,9 @@ class VerlConsole(Parser):
 
     @staticmethod
     def _incomplete(text: str) -> bool:
-        """Whether the list visibly goes on: its last field is no `key:number`, or the number ends in a point."""
+        """Whether the list visibly goes on: it ends in a separator, or its last field is no `key:number` or ends in a point."""
+        if text.rstrip().endswith(" -"):
+            return True
         last = text[marker_end(text) :].rpartition(" - ")[2]
         field = FIELD.match(last)
         rest = last[field.end() :] if field else last

@@ -53,7 +53,9 @@ def own_config(folder, **more):
 def test_a_script_with_its_own_debugger_is_dumped_when_its_log_goes_wrong(tmp_path):
     pytest.importorskip("msprobe.pytorch", reason="the script uses it")
     config, log = own_config(tmp_path), tmp_path / "metrics.jsonl"
-    settings = f"home: {tmp_path / 'home'}\nengine: {{incidents: {{close_non_finite_after_steps: 300}}}}\n"
+    # Steps of 0.1 s, and msprobe looks at its file every 3 s: many steps pass before the receipt.
+    engine = "{receipt_grace_steps: 200, incidents: {close_non_finite_after_steps: 300}}"
+    settings = f"home: {tmp_path / 'home'}\nengine: {engine}\n"
     script = subprocess.Popen([sys.executable, "-c", SCRIPT, str(config), str(log), "20"], cwd=tmp_path)
     try:
         while not log.exists() and script.poll() is None:
@@ -84,7 +86,7 @@ def test_a_script_with_its_own_debugger_is_dumped_when_its_log_goes_wrong(tmp_pa
     assert 20 < receipt["first_step"] < receipt["last_step"] == receipt["first_step"] + 1
     for path in receipt["paths"]:
         (file,) = (tmp_path / "home" / "dumps").rglob(f"{path.split('/dumps/')[1]}/step0/rank0/dump.json")
-        assert any(name.startswith("Functional.linear") for name in json.loads(file.read_text())["data"])
+        assert any(name.startswith("Module.0.Linear.forward") for name in json.loads(file.read_text())["data"])
     assert incident["triage"]["verdict"] == "clean"
     after = json.loads(config.read_text())
     assert (after["dump_enable"], after["dump_path"], after["level"]) == (False, str(tmp_path / "own"), "L0")

@@ -153,6 +153,18 @@ def test_a_wrapped_verl_log_is_read_whole(log, width):
     assert "wrapped_line" in got.warnings or len(lines) == len(log.lines)
 
 
+def test_a_list_cut_right_behind_a_separator_goes_on_in_the_next_line():
+    line = "step:1 - actor/entropy:np.float64(0.5) - val-core/arith@2/acc/mean@1:np.float64(0.25) - actor/lr:np.float64(1.0)"
+    lines = [line[at : at + 40] for at in range(0, len(line), 40)]
+    assert lines[0].endswith(" -")
+
+    got = read("verl_console", Log("verl_console", lines, {}).data())
+
+    (reading,) = [step for step in got.steps if step.kind == "train"]
+    assert reading.metrics["actor/entropy"] == 0.5
+    assert reading.metrics["actor/lr"] == 1.0
+
+
 @PROPERTY
 @given(ANY_LOG, st.sampled_from([b"\xff", b"\xfe\xff", b"\xc0", b"\xb8\xcb", b"\xe6\xe6"]), st.data())
 def test_stray_bytes_never_make_a_wrong_number_and_are_reported(log, stray, data):

@@ -74,6 +74,7 @@ def test_somebody_else_at_the_daemons_name_is_not_believed():
             with contextlib.suppress(OSError):
                 guest, _ = impostor.accept()
                 with guest:
+                    guest.recv(100)
                     guest.sendall(b"welcome\n")
 
         threading.Thread(target=answer, daemon=True).start()

@@ -10,7 +10,7 @@ from sentinel.core.capture.cost import ModelSize
 from sentinel.core.capture.escalation import AGAIN, ELSEWHERE, NEXT, RUNGS, SETTLED, answer_of, rung_of
 from sentinel.core.capture.machine import ENDED
 from sentinel.core.capture.policy import deeper, plan, refused, rerun_of, wait_until
-from sentinel.core.engine.moments import moment, next_golden, reference_order
+from sentinel.core.engine.moments import HEALTHY, moment, next_golden, reference_order
 from sentinel.core.engine.state import EngineSettings, WatchState
 from sentinel.core.engine.telling import ANSWERS, told, told_deeper
 from sentinel.core.report.incidents import find, noted, put
@@ -33,13 +33,25 @@ Outcome = tuple[WatchState, tuple[Effect, ...]]
 
 def ask_for_captures(state: WatchState, step: int, settings: EngineSettings) -> Outcome:
     """Order a capture for each open incident whose question is not settled yet."""
-    effects: list[Effect] = []
+    state, effects = _no_longer_healthy(state)
     for place, tracked in enumerate(state.docket):
         if tracked.asked or tracked.incident.state != "open":
             continue
         state, more = _ask(state, place, step, settings)
         effects += more
     return state, tuple(effects)
+
+
+def _no_longer_healthy(state: WatchState) -> tuple[WatchState, list[Effect]]:
+    """Take back the run's own healthy dump if an incident came before it: it would hold the fault, and be in the way."""
+    effects: list[Effect] = []
+    if not any(tracked.incident.state == "open" for tracked in state.docket):
+        return state, effects
+    for capture in state.book.captures:
+        if capture.id == f"{state.run}:{HEALTHY}" and capture.state not in ENDED:
+            state, more = on_cancel(state, capture.id)
+            effects += more
+    return state, effects
 
 
 def ask_for_reference(state: WatchState, step: int, settings: EngineSettings) -> Outcome:

@@ -7,7 +7,7 @@ import pytest
 
 from sentinel.core.capture.healthy import standing_out
 from sentinel.core.capture.policy import CaptureSettings
-from sentinel.records import GoldenDump, LayerStat, OrderCapture, Reference, TrainerDescribed
+from sentinel.records import CancelCapture, GoldenDump, LayerStat, OrderCapture, Reference, TrainerDescribed
 from tests.support.runs import a_grpo_run, an_engine, changed, events, replaced
 
 STAGES = ("actor_compute_log_prob", "actor_update")
@@ -44,6 +44,22 @@ def test_it_is_asked_again_of_no_run_whose_watch_was_stored(tmp_path):
         found += [effect for effect in effects if isinstance(effect, OrderCapture)]
 
     assert len(found) == 1
+
+
+def test_a_healthy_dump_that_an_incident_overtakes_is_taken_back():
+    """It would hold the fault, and whoever obeys one order at a time would make the incident's wait for it."""
+    engine = an_engine(capture=CaptureSettings(healthy_step=5))
+    state, _ = engine.advance(engine.initial("run", None), TrainerDescribed(ranks=4, stages=STAGES))
+    effects = []
+    for event in events(changed(RUN, at=5, change=replaced(actor__grad_norm=float("nan")))):
+        state, more = engine.advance(state, event)
+        effects += more
+
+    taken_back = [effect.capture for effect in effects if isinstance(effect, CancelCapture)]
+    asked = [effect.order.id for effect in effects if isinstance(effect, OrderCapture)]
+    assert asked[0] == "run:healthy"
+    assert taken_back[0] == "run:healthy"
+    assert asked[1] != "run:healthy"
 
 
 @pytest.mark.parametrize(
