@@ -221,7 +221,8 @@ def place(folder: Path) -> Path:
     baseline = folder / "golden.jsonl"
     baseline.write_text("".join(json.dumps({"step": n, "data": healthy(n, 0)}) + "\n" for n in range(1, 2001)))
     file = folder / "sentinel.yaml"
-    capture = {"cool_down_steps": 1, "most_steps": 10_000}
+    # How many further dumps are asked for hangs on when triage answers; it is the one of each fault that is compared.
+    capture = {"cool_down_steps": 1, "most_steps": 10_000, "escalate": False, "extensions": 0}
     file.write_text(
         json.dumps(
             {"home": "home", "baseline": str(baseline), "http": {"port": 0}, "engine": {"capture": capture}}
