@@ -105,6 +105,8 @@ def find_dumps(path: str | os.PathLike[str]) -> list[Place]:
     if not start.exists():
         raise UnreadableDump(path, "does not exist")
     if start.is_file():
+        if start.suffix != ".json":
+            raise UnreadableDump(path, "is no msprobe dump: give a dump folder or a dump.json")
         return [_place(start)]
     files = [Path(folder) / "dump.json" for folder in _folders(start) if (Path(folder) / "dump.json").is_file()]
     if not files:

@@ -240,3 +240,10 @@ def test_names_are_taken_apart():
     assert split_name("Module.model.norm.Qwen2RMSNorm.parameters_grad.0") == ("model.norm", "parameters_grad", 0)
     assert split_name("Distributed.all_reduce.3.forward") == ("Distributed.all_reduce", "forward", 3)
     assert split_name("something else") is None
+
+
+def test_a_file_of_another_kind_is_no_dump_and_the_message_says_what_is_one(tmp_path):
+    (tmp_path / "gpu.sentinel").write_bytes(b"\x1f\x8b\xfe")
+
+    with pytest.raises(UnreadableDump, match=r"give a dump folder or a dump\.json"):
+        find_dumps(tmp_path / "gpu.sentinel")
