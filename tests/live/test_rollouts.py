@@ -74,12 +74,6 @@ def test_v1_records_replays_and_the_answer_is_read_off(tmp_path, capsys, assets)
     def judged(run):
         return said(capsys, "replay", run.metrics_file, "--baseline", gpu.metrics_file)[1]
 
-    for run in (healthy, broken, sketch):
-        document = judged(run)
-        print(run.name, document["verdict"], document["decision"], [i["because"] for i in document["incidents"]])
-        print(
-            {step: (m["timing_s/gen"], m["actor/grad_norm"], m["actor/pg_loss"]) for step, m in run.metrics().items()}
-        )
     assert "Injected" in healthy.log.read_text(errors="replace")
     assert judged(healthy)["verdict"] == "healthy"
     assert judged(healthy)["decision"]["side"] == "inference"
