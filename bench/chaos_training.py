@@ -282,7 +282,7 @@ class Place:
             failure = str(error)
         finally:
             sender.kill()
-            sender.wait()
+            sender.communicate()  # closes its pipe as well
         return self._result(chaos, noted, run, failure, expected, mounted=mounted)
 
     def _result(self, chaos: Chaos, noted: Path, run: Run | None, failure: str, expected, *, mounted: bool) -> dict:
