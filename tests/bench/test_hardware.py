@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("psutil")
+pytest.importorskip("wrapt", reason="the patches of the benchmarks are wrapt's; the extra `verl` brings it")
 
 from bench import chaos_plugin
 from bench.hardware import calibration, overhead, page, planted, seeds, toggle

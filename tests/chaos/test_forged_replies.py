@@ -6,6 +6,8 @@ import types
 
 import pytest
 
+pytest.importorskip("wrapt", reason="the patches of the benchmarks are wrapt's; the extra `verl` brings it")
+
 from bench.chaos_plugin import spoilt
 from sentinel.trainer.session import MOST_WAIT_SECONDS, Outlets, Session
 

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+pytest.importorskip("verl", reason="a real verl run needs verl")
+pytest.importorskip("msprobe", reason="captures are msprobe's")
+
 from sentinel.cli import main
 from sentinel.demo.assets import prepare
 from sentinel.demo.course import play
@@ -17,8 +20,6 @@ from sentinel.demo.runs import RunSettings, launch
 from sentinel.demo.scenarios import HEALTHY, extra
 from tests.live.test_demo import Listener
 
-pytest.importorskip("verl")
-pytest.importorskip("msprobe")
 pytestmark = pytest.mark.live
 
 STEPS = 4
