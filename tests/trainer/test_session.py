@@ -32,7 +32,7 @@ class Daemon:
         return [record for record in self.records if record["t"] == kind]
 
 
-def until(condition, seconds=10.0):
+def until(condition, seconds=30.0):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.005)
