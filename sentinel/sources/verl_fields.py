@@ -11,7 +11,7 @@ import msgspec
 
 from sentinel.sources.lines import NUMBER, OwnText, number, unwrap
 
-MARKER = re.compile(r"step([:=])(\d+) - ?")
+MARKER = re.compile(r"step([:=])(\d+) -(?: |$)")
 MARKER_BEGUN = re.compile(r"step[:=]\d* ?-?")
 FIELD = re.compile(rf"([^\s:]+|(?:val-core|val-aux|val|test_score)/[^:]*):({NUMBER})")
 # A field whose end is still to come: a key, a key with the beginning of a number, a field with half a separator.

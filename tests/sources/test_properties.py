@@ -153,6 +153,16 @@ def test_a_wrapped_verl_log_is_read_whole(log, width):
     assert "wrapped_line" in got.warnings or len(lines) == len(log.lines)
 
 
+@pytest.mark.parametrize("damaged", ["step:1 -xactor/entropy", "step:1 -actor/entropy", "step:1 -~actor/entropy"])
+def test_a_marker_that_lost_its_blank_makes_no_key_of_another_name(damaged):
+    lines = [f"{damaged}:0.5 - actor/grad_norm:2.0 - actor/lr:1.0", "step:2 - actor/entropy:0.5 - actor/grad_norm:2.0"]
+
+    got = read("verl_console", Log("verl_console", lines, {}).data())
+
+    assert {key for step in got.steps for key in step.metrics} <= {"actor/entropy", "actor/grad_norm", "actor/lr"}
+    assert got.warnings
+
+
 def test_a_list_cut_right_behind_a_separator_goes_on_in_the_next_line():
     line = "step:1 - actor/entropy:np.float64(0.5) - val-core/arith@2/acc/mean@1:np.float64(0.25) - actor/lr:np.float64(1.0)"
     lines = [line[at : at + 40] for at in range(0, len(line), 40)]
