@@ -77,6 +77,9 @@ def forget(actor: Any) -> None:
     if recorder is None:
         return
     delattr(actor, _STATE)
+    # A capture that is armed right now puts back the method that it found, which is the recorder's: from here on that one only passes on.
+    recorder.most_bytes = -1
+    recorder.kept.clear()
     for holder, method, before in reversed(recorder.undo):
         if before is None:
             attempt(functools.partial(delattr, holder, method))
@@ -107,6 +110,8 @@ def _keeping(recorder: _Recorder, target: Target, original: Callable[..., Any]) 
 def _note(
     recorder: _Recorder, target: Target, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
+    if recorder.most_bytes < 0:
+        return
     stage = target.stage
     if stage == "actor_compute_log_prob" and is_reference_call(args, kwargs):
         stage = "ref_compute_log_prob"
@@ -195,7 +200,10 @@ def again(actor: Any, plan: dict[str, Any]) -> dict[str, Any]:
     opened = attempt(probe.open)
     failures = []
     for stage, kept in zip(plan["calls"], wanted, strict=True):
-        answer["weights"][stage] = "same" if weights_mark(kept.target.model) == kept.weights else "changed"
+        # Nothing on the way may keep this rank from running the stage: the others would wait for it in a collective.
+        marks: list[str] = []
+        attempt(lambda kept=kept, marks=marks: marks.append(weights_mark(kept.target.model)))  # type: ignore[misc]
+        answer["weights"][stage] = "unknown" if not marks else "same" if marks[0] == kept.weights else "changed"
         failures.append(attempt(functools.partial(_run, probe if opened is None else None, stage, kept)))
     told = probe.close()
     said = [f"{type(failure).__name__}: {failure}" for failure in (opened, *failures) if failure is not None]

@@ -50,8 +50,15 @@ class Reruns:
         if most_bytes == self.bytes and (trainer is self._trainer or not most_bytes):
             return
         self.bytes, self._trainer = most_bytes, trainer
-        for worker in reach.workers_of(trainer):
-            attempt(lambda worker=worker: worker.__ray_call__.remote(flight_recorder.keep, most_bytes))  # type: ignore[misc]
+        # One order of calls on every rank: between a stage's queueing on two ranks nothing may be queued that lets go of inputs.
+        with self._lock:
+            for worker in reach.workers_of(trainer):
+                attempt(lambda worker=worker: worker.__ray_call__.remote(flight_recorder.keep, most_bytes))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Let every worker forget its inputs and put its methods back."""
+        if self._trainer is not None:
+            self.install(self._trainer, 0)
 
     def take(self, orders: list[Order]) -> None:
         """Ask the workers whether they hold what an order is about; refuse it where one does not."""
@@ -92,18 +99,24 @@ class Reruns:
     def boundary(self, step: int, root: str, min_free_bytes: int | None) -> None:
         """A step begins: run again what was meant of the step before it; what is older is gone."""
         self._begun = step
-        if not self._ready:
+        # Never waited for: while another thread queues, this boundary passes, and the next one says that it is too late.
+        if not self._ready or not self._lock.acquire(blocking=False):
             return
-        with self._lock:
+        try:
             ready, self._ready = self._ready, []
-        for one in ready:
-            if one.order.first_step != step - 1:
-                why = f"the inputs of step {one.order.first_step} are gone: step {step} has begun"
-                self._send(one.order, ended(one.order, "skipped", why))
-                continue
-            plan = {**reach.plan_of([one.order], step - 1, root, min_free_bytes), "calls": one.calls}
-            calls = [worker.__ray_call__.remote(flight_recorder.again, plan) for worker in one.workers]
-            threading.Thread(target=self._collect, args=(one.order, calls), name="sentinel-rerun", daemon=True).start()
+            for one in ready:
+                self._begin(one, step, root, min_free_bytes)
+        finally:
+            self._lock.release()
+
+    def _begin(self, one: _Ready, step: int, root: str, min_free_bytes: int | None) -> None:
+        if one.order.first_step != step - 1:
+            why = f"the inputs of step {one.order.first_step} are gone: step {step} has begun"
+            self._send(one.order, ended(one.order, "skipped", why))
+            return
+        plan = {**reach.plan_of([one.order], step - 1, root, min_free_bytes), "calls": one.calls}
+        calls = [worker.__ray_call__.remote(flight_recorder.again, plan) for worker in one.workers]
+        threading.Thread(target=self._collect, args=(one.order, calls), name="sentinel-rerun", daemon=True).start()
 
     def _collect(self, order: Order, calls: list[Any]) -> None:
         armed = reach.Armed([order], order.first_step, {}, [], [], calls)

@@ -136,6 +136,7 @@ class Session:
     def close(self) -> None:
         """Stop the threads; waits at most a second for each. For tests and for loops that detach."""
         self._over.set()
+        self.capture.run(self._reruns.close, None)
         for emitter in self._emitters:
             emitter.close()
 

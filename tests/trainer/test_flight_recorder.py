@@ -171,3 +171,37 @@ def test_switched_off_nothing_is_kept_and_the_methods_are_as_before(actor):
     assert "infer_batch" not in vars(actor.main.actor)
     assert not hasattr(actor, "_sentinel_flight")
     assert flight_recorder.held(actor)["calls"] == {LOGP: None, REF: None, VALUES: None}
+
+
+def test_weights_that_cannot_be_looked_at_are_unknown_and_the_stage_runs_all_the_same(actor, tmp_path, monkeypatch):
+    """A rank that failed before its stage would leave the others waiting in a collective."""
+    flight_recorder.keep(actor, PLENTY)
+    actor.run_step()
+    kept = actor._sentinel_flight.kept[REF]
+
+    def unreadable(_):
+        raise RuntimeError("the device is busy")
+
+    monkeypatch.setattr(flight_recorder, "weights_mark", unreadable)
+    ran = []
+    original = kept.original
+    kept.original = lambda *args, **kwargs: ran.append(1) or original(*args, **kwargs)
+
+    answer = again(actor, tmp_path, REF)
+
+    assert answer["weights"] == {REF: "unknown"}
+    assert ran == [1]
+
+
+def test_switched_off_in_the_middle_of_a_capture_nothing_is_kept_afterwards(actor, tmp_path):
+    from sentinel.trainer import arming
+
+    flight_recorder.keep(actor, PLENTY)
+    recorder = actor._sentinel_flight
+    arming.arm(actor, plan(tmp_path, [REF]))
+    flight_recorder.keep(actor, 0)
+    arming.disarm(actor)
+
+    actor.run_step()
+
+    assert recorder.kept == {}
