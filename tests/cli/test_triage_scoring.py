@@ -20,9 +20,7 @@ def test_the_committed_pairs_are_scored_beside_msprobes_answers(capsys):
 
     triage = json.loads(capsys.readouterr().out)["triage"]
     shares = {row["evidence"]: row["wanted"]["value"] for row in triage["rows"]}
-    assert (shares["strong"], shares["nonfinite"]) == (1.0, 1.0)
-    # One clean pair of these twelve is called diverged; of all 200 of the whole sets two (docs/triage.md).
-    assert shares["clean"] >= 11 / 12
+    assert shares == {"strong": 1.0, "nonfinite": 1.0, "clean": 1.0}
     assert triage["pairs"] == sum(row["pairs"] for row in triage["rows"]) == 42
     for reference in triage["references"]:
         strong = next(row for row in reference["rows"] if row["evidence"] == "strong")

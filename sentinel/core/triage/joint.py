@@ -102,7 +102,9 @@ class Sighting:
 
     def score(self, row: int, node: Node, explained: Level, role: str) -> float:
         """As the judge says; the row is noted."""
-        told = role in {"output", "input"} or (role == "gradient" and not self._judge.given_other_rows(node))
+        # Which rows an expert is handed is the routing's choice: one token that goes elsewhere changes them on clean pairs.
+        handed = role == "input" and ".experts." not in f"{self._rows[row][0].module}."
+        told = role == "output" or handed or (role == "gradient" and not self._judge.given_other_rows(node))
         if told and self._known[row] and self._rows[row][1].dtype in HALVES:
             self._note(row, node, explained, role)
         return self._judge.score(row, node, explained, role)
