@@ -27,6 +27,7 @@ RUNS = 4
 BETWEEN = 12
 """Answers of one life of the daemon at most, before it is killed."""
 FAULT_EVERY = 37
+OPEN = ("ordered", "recording")
 PROCESS = Path(__file__).parent / "house_process.py"
 ROOT = Path(__file__).parents[1]
 
@@ -221,8 +222,7 @@ def place(folder: Path) -> Path:
     baseline = folder / "golden.jsonl"
     baseline.write_text("".join(json.dumps({"step": n, "data": healthy(n, 0)}) + "\n" for n in range(1, 2001)))
     file = folder / "sentinel.yaml"
-    # How many further dumps are asked for hangs on when triage answers; it is the one of each fault that is compared.
-    capture = {"cool_down_steps": 1, "most_steps": 10_000, "escalate": False, "extensions": 0}
+    capture = {"cool_down_steps": 1, "most_steps": 10_000}
     file.write_text(
         json.dumps(
             {"home": "home", "baseline": str(baseline), "http": {"port": 0}, "engine": {"capture": capture}}
@@ -264,8 +264,16 @@ def known(daemon: Process, folder: Path) -> dict[str, object]:
         triage = incident["triage"] and incident["triage"]["verdict"]
         told = [incident[name] for name in ("kind", "opened_at_step", "closed_at_step")]
         found[f"incident {row['id']}"] = (*told, len(incident["findings"]), triage)
+    seen: set[str] = set()
     for row in daemon.ask("captures", {})["captures"]:
-        found[f"capture {row['id']}"] = (row["state"], row["receipt"] and row["receipt"]["outcome"])
+        if row["id"] in seen:
+            found[f"capture {row['id']} twice"] = True
+        seen.add(row["id"])
+        first = row["id"].endswith("/c1")
+        # How deep an incident is asked about, and whether a deeper order is overtaken by an answer, hangs on when triage
+        # answers, killed or not. Of those it must hold that none is left open.
+        if first or row["state"] in OPEN:
+            found[f"capture {row['id']}"] = (row["state"], row["receipt"] and row["receipt"]["outcome"])
     for path in (folder / "home" / "incidents").glob("*/report.html"):
         found[f"report {path.parent.name}"] = True
     return found
