@@ -7,12 +7,14 @@ import json
 import re
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentinel.core.report.plain import receipt_to_plain
 from sentinel.core.report.revive import order_from_plain
 from sentinel.errors import SettingsError
+from sentinel.records import CaptureReceipt
 from sentinel.storage.run_folders import run_slug
 
 if TYPE_CHECKING:
@@ -123,7 +125,7 @@ class AttachedCaptures:
                 size += sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
             paths.append(str(target))
         numbers = [number + self._first for number, _ in steps]
-        why = f"steps as msprobe counts them, its step 0 taken for step {self._first}"
+        why = f"steps as msprobe counts them, its step 0 taken for step {self._first}; what they cost in time is not known"
         wanted = going.order.last_step - going.order.first_step + 1
         outcome = "complete" if len(steps) == wanted else "partial"
         more = {"first_step": numbers[0], "last_step": numbers[-1], "stages": [self.stage], "ranks": sorted(ranks)}
@@ -159,16 +161,10 @@ def _readable(file: Path) -> bool:
 
 
 def _receipt(order: CaptureOrder, outcome: str, why: str, **more: Any) -> dict[str, Any]:
-    receipt = {
-        "first_step": order.first_step,
-        "last_step": order.last_step,
-        "stages": [],
-        "ranks": [],
-        "paths": [],
-        "bytes": 0,
-        "seconds": 0.0,
-        "outcome": outcome,
-        "why": why,
-        **more,
+    nothing = CaptureReceipt(order.first_step, order.last_step, (), (), (), 0, 0.0, outcome, why)
+    return {
+        "t": "receipt",
+        "at": time.time(),
+        "capture": order.id,
+        "receipt": receipt_to_plain(replace(nothing, **more)),
     }
-    return {"t": "receipt", "at": time.time(), "capture": order.id, "receipt": receipt}
