@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from bench.triage_score import NOT_FINITE, Case, load, ours, ours_calibrated, score
+from bench.triage_score import Case, load, ours, ours_calibrated, score
 from sentinel.daemon.triaging import triage_paths
 
 ROOT = Path(__file__).parent.parent
@@ -113,14 +113,7 @@ def _peers(cases: list[Case], root: Path) -> list[dict]:
         return []
     rows = _shares("triage, the peers' pairs", score(cases, root, ours)[0], peer="Sentinel")
     for name, method in PEERS.items():
-        finite = [
-            case
-            for case in cases
-            if case.pair["fault"] is None
-            or case.pair["fault"]["kind"] not in NOT_FINITE
-            or name != "three times the noise"
-        ]
-        rows += _shares(f"{name}, the same pairs", score(finite, root, method)[0], peer=name)
+        rows += _shares(f"{name}, the same pairs", score(cases, root, method)[0], peer=name)
     return rows
 
 
@@ -174,7 +167,7 @@ def _speed() -> list[dict]:
             seconds = min(_timed(lambda t=target, g=golden: triage_paths(str(t), str(g))) for _ in range(3))
             rows.append(_row(f"triage of a pair: {title}", seconds, "s", limit))
             with contextlib.suppress(ImportError):
-                from bench.triage_peers import msprobe_table
+                from sentinel.cli.triage_peers import msprobe_table
 
                 msprobe_table(target, golden)
                 peer = _timed(lambda t=target, g=golden: msprobe_table(t, g))

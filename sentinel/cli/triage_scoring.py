@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sentinel evaluate SET` of dump pairs whose faulty module is known: answers of triage by evidence, beside msprobe's own.
+"""`sentinel evaluate SET` of dump pairs whose faulty module is known: answers of triage by evidence, beside those of its peers (`triage_peers`).
 
 A set is a directory or zip with an `index.json`: `[{"target", "golden", "evidence", "module", "direction", "fault", ...}]`, where
 target and golden are paths of step folders in it. `evidence` says what the dump shows at the true place: clean, strong, marginal, nothing,
@@ -8,17 +8,15 @@ nonfinite, hidden. `bench/triage_pairs.py` makes such sets.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import tempfile
-import warnings
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentinel.cli.triage_peers import Answer, Method, Pair, peers
 from sentinel.errors import SettingsError, UnreadableDump
 
 if TYPE_CHECKING:
@@ -29,11 +27,6 @@ ANSWERS = ("right", "parent", "wrong", "silent")
 """The true module; the module around it or inside it; another one; none."""
 WANTED_SILENT = frozenset({"clean", "nothing"})
 ORDER = ("strong", "nonfinite", "marginal", "nothing", "clean", "hidden")
-
-Pair = Mapping[str, Any]
-Answer = tuple[str | None, str | None]
-"""Module and direction; None and None for silence."""
-Method = Callable[[Pair, Path], Answer]
 
 
 def is_pair_set(path: Path) -> bool:
@@ -57,7 +50,8 @@ def score_pairs(path: Path, says: Callable[[str], None] = lambda _: None) -> dic
             with zipfile.ZipFile(path) as archive:
                 archive.extractall(folder)  # names that lead out of the folder are cut by zipfile
         pairs = _index(folder, path)
-        methods: dict[str, Method] = {"Sentinel": _ours, **_peers()}
+        says("what clean pairs show")
+        methods: dict[str, Method] = {"Sentinel": _ours, **_peers(pairs, folder)}
         tables = {}
         for name, method in methods.items():
             says(f"{name}: {len(pairs)} pairs")
@@ -139,64 +133,8 @@ def _ours(pair: Pair, folder: Path) -> Answer:
     return (None, None) if found.first is None else (found.first.module, found.first.direction)
 
 
-def _peers() -> dict[str, Method]:
-    """What msprobe says, where it is installed: the first row of its table that is not `pass`, and its first difference."""
-    import importlib.util
-
-    there = importlib.util.find_spec("msprobe") is not None
-    return {"msprobe compare": _msprobe, "msprobe compare -da": _first_difference} if there else {}
-
-
-def _msprobe(pair: Pair, folder: Path) -> Answer:
-    import csv
-
-    from msprobe.pytorch.compare.pt_compare import pt_compare
-
-    target, golden = (next((folder / pair[side]).rglob("dump.json")) for side in ("target", "golden"))
-    asked = {"npu_path": str(target), "bench_path": str(golden), "is_print_compare_log": False}
-    with tempfile.TemporaryDirectory() as out:
-        with _quiet():
-            pt_compare(asked, out)
-        for table in Path(out).glob("*.csv"):
-            with table.open(encoding="utf-8") as stream:
-                for row in csv.DictReader(stream):
-                    if row.get("Result", "pass") != "pass":
-                        return _module(row["NPU Name"]), None
-    return None, None
-
-
-def _first_difference(pair: Pair, folder: Path) -> Answer:
-    from msprobe.core.compare.find_first.analyzer import DiffAnalyzer
-
-    with tempfile.TemporaryDirectory() as out:
-        # It raises on what it cannot align, which is an answer of nothing.
-        with contextlib.suppress(Exception), _quiet():
-            DiffAnalyzer(str(folder / pair["target"]), str(folder / pair["golden"]), out).analyze()
-        for file in Path(out).glob("diff_analyze_*.json"):
-            for nodes in json.loads(file.read_text(encoding="utf-8")).values():
-                for node in nodes:
-                    return _module(str(node.get("op_name", ""))), None
-    return None, None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without msprobe's progress bars, and without the warnings of the libraries it uses."""
-    with (
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _module(name: str) -> str:
-    """The module path in a row name of msprobe's."""
-    from sentinel.sources.msprobe_dump import split_name
-
-    head = name
-    for mark in (".input.", ".output.", ".parameters.", ".parameters_grad.", ".input_args.", ".kwargs."):
-        head = head.partition(mark)[0]
-    split = next(filter(None, map(split_name, (head, f"{head}.0", f"{head}.forward.0"))), None)
-    return split[0] if split else head
+def _peers(pairs: Sequence[Pair], folder: Path) -> dict[str, Method]:
+    try:
+        return peers(pairs, folder)
+    except UnreadableDump as error:
+        raise SettingsError(f"a dump of the set is at fault: {error}") from error

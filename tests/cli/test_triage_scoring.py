@@ -22,9 +22,15 @@ def test_the_committed_pairs_are_scored_beside_msprobes_answers(capsys):
     shares = {row["evidence"]: row["wanted"]["value"] for row in triage["rows"]}
     assert shares == {"strong": 1.0, "nonfinite": 1.0, "clean": 1.0}
     assert triage["pairs"] == sum(row["pairs"] for row in triage["rows"]) == 42
-    for reference in triage["references"]:
-        strong = next(row for row in reference["rows"] if row["evidence"] == "strong")
-        assert strong["wanted"]["value"] < 0.5
+    peers = {reference["name"]: reference["rows"] for reference in triage["references"]}
+    assert "three times the noise" in peers
+    assert set(peers) <= {"msprobe compare", "msprobe compare -da", "three times the noise"}
+    for name, rows in peers.items():
+        assert [(row["evidence"], row["pairs"]) for row in rows] == [
+            (row["evidence"], row["pairs"]) for row in triage["rows"]
+        ]
+        strong = next(row for row in rows if row["evidence"] == "strong")
+        assert strong["wanted"]["value"] < (0.7 if name == "three times the noise" else 0.5)
 
 
 @pytest.mark.parametrize(("answer", "word"), [
