@@ -251,6 +251,8 @@ class Finding:
     """Kind of incident that it opens: non_finite, drift, spike, vanished, self_inconsistent, mismatch, collapse, silence."""
     score: float = 1.0
     """How far out, in tolerances; 1.0 is the border."""
+    jumped: bool = False
+    """Judged over several steps, and yet the metric came to where it is within one of them; asked where a stage is sought."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ PLANNED = (
     module_fault(REF, "model.norm", "bias", 0.05),
     module_fault(CRITIC, "model.layers.0.self_attn.v_proj", "scale", 1.2),
     module_fault(LOG_PROB, "model.layers.2.post_attention_layernorm", "mantissa", 17),
-    module_fault(UPDATE, "lm_head", "bias", 0.05),
+    module_fault(UPDATE, "lm_head", "scale", 1.05),
     Planned(name="reward", stage="compute_rm_score", overrides=(REWARD,), step=1, what="another rule of reward"),
     Planned(
         name="advantage", stage="advantage", overrides=("algorithm.norm_adv_by_std_in_grpo=False",), step=1,

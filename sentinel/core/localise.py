@@ -50,7 +50,8 @@ CERTAIN = 0.9
 def evidence_of(look: Look, findings: tuple[Finding, ...]) -> dict[str, float]:
     """How far each group of metrics is out, in tolerances, at this step; groups of which nothing is known are left out.
 
-    The group `SUDDEN` has moved when a finding is of this step alone, and held when all of them are of shifts that stayed.
+    The group `SUDDEN` has moved when a finding is of this step alone or of a jump too small for one step to tell, and held when all
+    of them are of shifts that grew.
     """
     frame = look.frame
     index = frame.index
@@ -71,7 +72,8 @@ def evidence_of(look: Look, findings: tuple[Finding, ...]) -> dict[str, float]:
         out[RECORDED] = 10.0
     if findings:
         rows = [frame.index.rows[finding.metric] for finding in findings if finding.metric in frame.index.rows]
-        out[SUDDEN] = 10.0 if any(float(look.ratio[row]) > MOVED for row in rows) else 0.0
+        at_once = any(float(look.ratio[row]) > MOVED for row in rows) or any(finding.jumped for finding in findings)
+        out[SUDDEN] = 10.0 if at_once else 0.0
     return out
 
 

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages from what moved and what held."""
 
+import json
+from pathlib import Path
+
 import pytest
+
+from sentinel.cli import main
 
 from sentinel.core.localise import localise, localise_not_finite
 from sentinel.records import Finding
@@ -71,6 +76,16 @@ def test_weights_that_parted_slowly_are_the_optimisers():
 
     assert localise(slow, (a_finding(),), replayed=True)[0].stage == "actor_update"
     assert localise(sudden, (a_finding(),), replayed=True)[0].stage == "actor_compute_log_prob"
+
+
+def test_a_jump_that_only_a_window_tells_is_named_where_it_jumped(capsys):
+    """A real V1 run, q_proj of compute_log_prob 1.1 times too large from step 3 on, beside one run without twins."""
+    runs = Path(__file__).parents[1] / "data" / "v1_small_jump"
+    main(["replay", str(runs / "broken.jsonl"), "--baseline", str(runs / "replayed.jsonl"), "--json"])
+    (incident,) = json.loads(capsys.readouterr().out)["incidents"]
+
+    assert "for most of 3 steps" in incident["findings"][0]["because"]
+    assert incident["stage"] == "actor_compute_log_prob"
 
 
 def test_a_stage_that_the_run_does_not_have_is_no_suspect():

@@ -16,6 +16,8 @@ from sentinel.core.frames import Bools, Floats, Integers, SeriesIndex
 
 FREE_MEMORY, REPLAY_MEMORY = max(FREE_WINDOWS) - 1, max(REPLAY_WINDOWS) - 1
 """Steps before the present one that the longest window reaches back to."""
+JUMP, STAYED, BEFORE = 0.7, 0.5, 0.35
+"""Shares of where a deviation is now: what its largest step makes of a jump, what it keeps after it, what it had before."""
 UNSHOWN = 5.0
 """Where single steps are no evidence, a band is drawn at so many times the longest window's limit."""
 
@@ -41,6 +43,18 @@ def lasting(recent: Floats, limits: Floats, windows: tuple[int, ...]) -> tuple[F
         ratios[place, judged] = lower_median(recent[judged], window) / limits[place, judged]
     best = np.argmax(ratios, axis=0)
     return ratios[best, np.arange(len(recent))], best
+
+
+def jumped(course: Floats) -> bool:
+    """Whether a deviation came to where it is within one step and stayed, rather than growing there.
+
+    Args:
+        course: |deviation| of one series, shape (steps,), newest last, at least two.
+    """
+    place = int(np.argmax(np.diff(course))) + 1
+    now, before, after = course[-1], course[:place], course[place:]
+    rise = course[place] - course[place - 1]
+    return bool(rise > 0 and rise >= JUMP * now and after.min() >= STAYED * now and before.max() <= BEFORE * now)
 
 
 def shown(limits: Floats) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sentinel.core.catalogue import REPLAY_WINDOWS
 from sentinel.core.compare import Look
-from sentinel.core.compare.windows import REPLAY_MEMORY, lasting, pushed
+from sentinel.core.compare.windows import REPLAY_MEMORY, jumped, lasting, pushed
 from sentinel.core.detect.base import band_of, brief, strongest
 from sentinel.core.frames import Floats, frozen, grown
 from sentinel.records import Finding
@@ -66,15 +66,16 @@ class DepartureDetector:
         now = np.where(index.paired, np.nan_to_num(np.abs(look.standard), nan=0.0, posinf=1e300), 0.0)
         single = np.where(index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0)
         window = np.zeros(rows, dtype=np.int64)
+        course = np.concatenate([state.recent, now[:, None]], axis=1)
         if state.since is None:
-            course = np.concatenate([state.recent, now[:, None]], axis=1)
             score, window = lasting(course, look.limits, REPLAY_WINDOWS)
             alarms = score > 1.0
         else:
             score = single / (1.0 + PARTED * _own_course(state, look))
             alarms = (score > 1.0) & ~index.heavy & (state.learned >= RELEARN)
         found = tuple(
-            _finding(look, row, float(score[row]), REPLAY_WINDOWS[int(window[row])]) for row in strongest(alarms, score)
+            _finding(look, row, float(score[row]), REPLAY_WINDOWS[int(window[row])], at_once=jumped(course[row]))
+            for row in strongest(alarms, score)
         )
         return _after(state, look, now, single), found
 
@@ -134,7 +135,7 @@ def _after(state: DepartureState, look: Look, now: Floats, single: Floats) -> De
     )
 
 
-def _finding(look: Look, row: int, score: float, window: int) -> Finding:
+def _finding(look: Look, row: int, score: float, window: int, *, at_once: bool) -> Finding:
     frame = look.frame
     key, value, expected = frame.index.keys[row], float(frame.values[row]), float(look.expected[row])
     source = "what clean repeats show" if look.calibrated else "what is allowed without twins"
@@ -156,4 +157,5 @@ def _finding(look: Look, row: int, score: float, window: int) -> Finding:
         stage=frame.index.entries[row].stage,
         kind="drift",
         score=score,
+        jumped=at_once,
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from sentinel.core.catalogue import FREE_WINDOWS
 from sentinel.core.compare import Look
-from sentinel.core.compare.windows import FREE_MEMORY, lasting, pushed
+from sentinel.core.compare.windows import FREE_MEMORY, jumped, lasting, pushed
 from sentinel.core.detect.base import band_of, brief, strongest
 from sentinel.core.frames import Floats, frozen, grown
 from sentinel.records import Finding
@@ -50,13 +50,13 @@ class DriftDetector:
         score, window = lasting(course, look.limits[1:], FREE_WINDOWS[1:])
         alarms = (score > 1.0) & look.frame.finite
         found = tuple(
-            _finding(look, row, float(score[row]), FREE_WINDOWS[1:][int(window[row])])
+            _finding(look, row, float(score[row]), FREE_WINDOWS[1:][int(window[row])], at_once=jumped(course[row]))
             for row in strongest(alarms, score)
         )
         return DriftState(frozen(pushed(recent, now))), found
 
 
-def _finding(look: Look, row: int, score: float, window: int) -> Finding:
+def _finding(look: Look, row: int, score: float, window: int, *, at_once: bool) -> Finding:
     frame = look.frame
     key, value = frame.index.keys[row], float(frame.values[row])
     return Finding(
@@ -72,4 +72,5 @@ def _finding(look: Look, row: int, score: float, window: int) -> Finding:
         stage=frame.index.entries[row].stage,
         kind="drift",
         score=score,
+        jumped=at_once,
     )

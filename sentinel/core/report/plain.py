@@ -46,6 +46,7 @@ def finding_to_plain(finding: Finding) -> Plain:
         "stage": finding.stage,
         "kind": finding.kind,
         "score": finding.score,
+        "jumped": finding.jumped,
     }
 
 

@@ -72,6 +72,7 @@ def finding_from_plain(given: Given) -> Finding:
         stage=str(given.get("stage", "unknown")),
         kind=str(given.get("kind", "drift")),
         score=_number(given.get("score", 1.0)),
+        jumped=given.get("jumped") is True,
     )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentinel.core.compare.windows import FREE_MEMORY, lasting, lower_median, pushed, shown
+from sentinel.core.compare.windows import FREE_MEMORY, jumped, lasting, lower_median, pushed, shown
 
 WINDOWS = (1, 3, 5)
 
@@ -56,3 +56,18 @@ def test_the_memory_keeps_its_length():
 
     assert after.shape == recent.shape
     assert after[:, -1].tolist() == [1.0, 2.0]
+
+
+@given(st.floats(1e-300, 1e300), st.integers(1, 8), st.integers(1, 8))
+def test_a_jump_that_stays_is_told_from_a_slope_whatever_the_scale(level, before, after):
+    jump = np.array([0.0] * before + [level] * after)
+    slope = np.linspace(0.0, level, before + after + 2)
+
+    assert jumped(jump)
+    assert not jumped(slope)
+
+
+def test_what_went_in_between_or_was_there_before_or_never_moved_is_no_jump():
+    assert not jumped(np.array([0.0, 3.0, 0.5, 3.0]))
+    assert not jumped(np.array([0.0, 2.0, 0.0, 3.0]))
+    assert not jumped(np.zeros(4))
