@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.chaos_training import BUNDLE, EXAMPLES, WAIT_SECONDS, small_disk
 
 ROWS, WIDTH = 4, 24
-STEP_SECONDS = 1.5
+STEP_SECONDS = 4.0
 OUTSIDE = (
     "daemon fails",
     "daemon hangs for 0.3 s",
