@@ -14,6 +14,7 @@ from sentinel.errors import DaemonError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 _HEAD_SECONDS = 60.0
 
@@ -42,10 +43,23 @@ def up(args: argparse.Namespace) -> dict[str, Any]:
 
         actor = ray_actor.connect_or_start(text, path, by_hand=True)
         status: dict[str, Any] = ray.get(actor.query.remote("status"), timeout=args.timeout)
+        elsewhere = meant_elsewhere(status["host"], [node["NodeManagerHostname"] for node in ray_actor.meant_nodes()])
+        if elsewhere is not None:
+            output.note(elsewhere)
         return status
 
     found: dict[str, Any] = cluster.within(args.timeout, call)
     return found
+
+
+def meant_elsewhere(host: str, meant: Sequence[str]) -> str | None:
+    """Return what to say of a daemon on `host` when the nodes meant for it are others; None where all is well."""
+    if not meant or host in meant:
+        return None
+    return (
+        f"the daemon was running already, on {host}; {meant[0]} is the node meant for it. "
+        "`sentinel down` and `sentinel up` move it; its journal goes along where `home` is storage that both see"
+    )
 
 
 def down(args: argparse.Namespace) -> dict[str, Any]:

@@ -117,10 +117,19 @@ def dismissed_at() -> float:
 def place() -> dict[str, Any]:
     """Return where the actor belongs: on a node with the custom resource `sentinel`, as long as the cluster has one.
 
-    Not a demand: when that node dies, a daemon anywhere is better than none until the node is back.
+    Not a demand: when that node dies, a daemon anywhere is better than none. The byte of memory is one: an actor that
+    asks for nothing is put on a node drawn at random, and Ray looks at no soft affinity then (measured with 2.60).
     """
-    meant = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(NAMESPACE)]
-    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(meant[0], soft=True)} if meant else {}
+    meant = meant_nodes()
+    if not meant:
+        return {}
+    strategy = NodeAffinitySchedulingStrategy(meant[0]["NodeID"], soft=True)
+    return {"scheduling_strategy": strategy, **({"memory": 1} if meant[0]["Resources"].get("memory") else {})}
+
+
+def meant_nodes() -> list[dict[str, Any]]:
+    """Return the living nodes, as Ray describes them, that have the custom resource `sentinel`."""
+    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(NAMESPACE)]
 
 
 def own_runtime_env() -> dict[str, Any]:
