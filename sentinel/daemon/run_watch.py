@@ -169,18 +169,13 @@ class RunWatch:
             return
         self._prepared, self._signature = self._planner.prepare(plan), plan.signature
         self.remarks = dict(self._prepared.remarks)
-        self.state = self._carried_over(self.state)
+        # What the baseline teaches was learned with the plan.
+        self.state = self._prepared.engine.carried_over(self.state, self._prepared.blank)
 
     def _initial(self) -> WatchState:
         prepared = self._prepared
         self.remarks = dict(prepared.remarks)
         return dataclasses.replace(prepared.blank, run=self.run)
-
-    def _carried_over(self, state: WatchState) -> WatchState:
-        """Return the state under another plan: incidents, captures and the count of steps stay."""
-        prepared = self._prepared
-        regime = prepared.engine.initial(self.run, None, prepared.plan.regime).recognition
-        return prepared.engine.with_reference(dataclasses.replace(state, recognition=regime), prepared.reference)
 
     def _fold(self, event: Event) -> tuple[Effect, ...]:
         if isinstance(event, StepReported):

@@ -41,6 +41,21 @@ def test_the_verdict_on_a_step_is_in_the_reply(world):
     assert os.path.isabs(trainer.reply["settings"]["dump_root"])
 
 
+@pytest.mark.parametrize("regime", ["free", "replayed"])
+def test_the_regime_that_the_settings_name_is_the_one_that_judges(tmp_path, regime):
+    """Not recognised anew, whatever the first steps look like; after a restart, too."""
+    world = World(tmp_path, regime=regime)
+    world.start()
+    trainer = world.trainer()
+    trainer.steps(1, 8 if regime == "free" else 1)
+
+    assert shown(world).regime == regime
+    world.kill()
+    world.start()
+    assert shown(world).regime == regime
+    world.stop()
+
+
 def test_an_order_stands_in_every_reply_until_its_receipt(world):
     """A reply that is lost loses no order."""
     trainer = world.trainer()

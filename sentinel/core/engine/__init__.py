@@ -102,15 +102,15 @@ class Engine:
         with np.errstate(all="ignore"):
             return charts_of(prepared(state, self.catalogue), metrics)
 
-    def with_reference(self, state: WatchState, reference: Reference | None, regime: str = "auto") -> WatchState:
-        """The watch with another baseline from here on; incidents and captures stay, what was learned of the old one goes.
+    def carried_over(self, state: WatchState, fresh: WatchState) -> WatchState:
+        """The watch as `fresh` begins it, with the incidents, captures and counts of `state`; what it had learned goes.
 
         Numbers of incidents and captures go on, so that no id is given twice. Rows belong to keys, and a baseline's keys
         come first: detectors begin anew.
         """
-        fresh = self.initial(state.run, reference, regime)
         return replace(
             fresh,
+            run=state.run,
             docket=state.docket,
             book=state.book,
             warned=state.warned,

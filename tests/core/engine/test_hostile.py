@@ -299,7 +299,7 @@ def test_another_baseline_keeps_incidents_and_never_gives_an_id_twice():
     bad = changed(RUN, at=4, change=scaled("actor/kl_loss", 1.5))
     state, _ = watched(ENGINE, bad[:5], REFERENCES["replayed"])
 
-    state = ENGINE.with_reference(state, REFERENCES["free"])
+    state = ENGINE.carried_over(state, ENGINE.initial(state.run, REFERENCES["free"]))
     for event in events(changed(a_grpo_run(steps=12, seed=5), at=6, change=replaced(actor__grad_norm=math.nan)))[5:]:
         state, _ = ENGINE.advance(state, event)
 
