@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("verl", reason="a real verl run needs verl")
 pytest.importorskip("msprobe", reason="captures are msprobe's")
 
-from sentinel.demo.assets import prepare
 from sentinel.demo.cluster import private_cluster
 from sentinel.demo.kit.faults import Fault
 from sentinel.demo.runs import RunSettings, launch
@@ -17,7 +16,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 REF, MODULE = "ref_compute_log_prob", "model.layers.1.mlp.gate_proj"
 
 
-def test_a_stage_without_side_effects_is_run_again_on_the_inputs_of_the_step_that_went_wrong(tmp_path):
+def test_a_stage_without_side_effects_is_run_again_on_the_inputs_of_the_step_that_went_wrong(tmp_path, assets):
     """NaN in the reference at step 4: step 4 itself is dumped from kept inputs, with unchanged weights, and step 5 as ever."""
     config = tmp_path / "sentinel.yaml"
     document = {
@@ -33,7 +32,7 @@ def test_a_stage_without_side_effects_is_run_again_on_the_inputs_of_the_step_tha
         settings = RunSettings(
             name="again", steps=7, trainer="v1", ranks=2, critic=True, fault=fault, environment=environment
         )
-        launch(settings, tmp_path / "run", prepare(tmp_path / "assets"), cluster, deadline_seconds=400)
+        launch(settings, tmp_path / "run", assets, cluster, deadline_seconds=400)
 
     incident = json.loads(next((tmp_path / "home").glob("incidents/*/incident.json")).read_text())
     assert (incident["kind"], incident["opened_at_step"], incident["stage"]) == ("non_finite", 4, REF)

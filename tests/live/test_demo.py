@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo itself: NaN gradients and three drawn faults are found, the healthy run is silent, memory is bounded."""
+"""The demo itself: NaN gradients, three drawn faults, a replay that does not happen and scrambled weights are found; memory is bounded."""
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from sentinel.demo.assets import module_paths
 from sentinel.demo.course import play
 from sentinel.demo.places import claim
 from sentinel.demo.plans import draw, to_text
-from sentinel.demo.scenarios import STEPS, asked, standard
+from sentinel.demo.scenarios import STEPS, asked, extra, standard
 
 pytest.importorskip("verl")
 pytest.importorskip("msprobe")
@@ -68,14 +69,16 @@ class PeakMemory:
 
 
 @pytest.mark.timeout(1500)
-def test_what_is_planted_is_found_and_the_healthy_run_is_silent(tmp_path):
+def test_what_is_planted_is_found_and_the_healthy_run_is_silent(tmp_path, assets):
     drawn = draw(SEED, 3, modules=module_paths(), steps=STEPS)
     # The standard numeric fault is left out: three drawn ones stand for it, and a verl run costs most of a minute.
-    scenarios = (*(s for s in standard() if s.name != "run-b"), *asked(drawn)[1:])
+    scenarios = (*(s for s in standard() if s.name != "run-b"), *asked(drawn)[1:], *extra())
     listener = Listener()
+    places = claim(tmp_path / "demo")
+    shutil.copytree(assets.folder, places.assets)  # what `sentinel demo` would prepare; tests/demo/test_assets.py does
 
     with PeakMemory() as memory:
-        finished = play(claim(tmp_path / "demo"), scenarios, listener)
+        finished = play(places, scenarios, listener)
 
     print(f"{len(scenarios)} watched runs in {finished.seconds:.0f} s, peak {memory.bytes / GIGABYTE:.1f} GB")
     wrong = [
@@ -92,5 +95,7 @@ def test_what_is_planted_is_found_and_the_healthy_run_is_silent(tmp_path):
         if outcome.scenario.fault is not None and outcome.scenario.fault.kind != "nan_grad":
             # The golden dump of the step after the fault was there and comparable.
             assert outcome.golden.startswith("same step, same rows")
+    no_replay = next(o for o in finished.outcomes if o.scenario.name == "run-e").incidents[0]
+    assert "A replay was asked for (skip.rollout.enable=True) and did not happen" in no_replay["because"]
     trained = {done for name, doing, done, _ in listener.phases if name == "run-c" and doing == "training"}
     assert len(trained) > 2, "progress was not shown step by step"

@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("verl", reason="a real verl run needs verl")
 pytest.importorskip("msprobe", reason="captures are msprobe's")
 
-from sentinel.demo.assets import prepare
 from sentinel.demo.cluster import private_cluster
 from sentinel.demo.kit.faults import Fault
 from sentinel.demo.runs import RunSettings, launch
@@ -24,11 +23,6 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 # Keys that are about time, place and memory: they differ between any two runs.
 NOT_TRAINING = ("timing", "perf/", "actor/perf", "critic/perf")
 STAGES = ["actor_compute_log_prob", "ref_compute_log_prob", "actor_update"]
-
-
-@pytest.fixture(scope="module")
-def assets(tmp_path_factory):
-    return prepare(tmp_path_factory.mktemp("assets"))
 
 
 def settings_file(folder, **more):
@@ -54,11 +48,12 @@ def dumped(root):
     )
 
 
-def daemon_process():
-    """The process of the daemon actor, found as a person would find it."""
-    for process in psutil.process_iter(["cmdline"]):
-        if any("ray::WatchdogActor" in part for part in process.info["cmdline"] or ()):
-            return process
+def daemon_process(cluster):
+    """The process of this cluster's daemon."""
+    for process in psutil.Process(cluster.holder.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if any("ray::WatchdogActor" in part for part in process.cmdline()):
+                return process
     return None
 
 
@@ -82,7 +77,7 @@ def test_training_stays_bit_for_bit_the_same_through_captures_a_killed_and_a_hun
     done = {"killed": 0, "stopped": 0}
 
     def disturb(phase, step):
-        process = daemon_process()
+        process = daemon_process(cluster)
         if process is None or phase != "training":
             return
         with suppress(psutil.Error):
