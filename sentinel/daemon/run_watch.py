@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from sentinel.core.engine import from_plain, to_plain
+from sentinel.core.engine import to_plain
 from sentinel.daemon import entries
 from sentinel.daemon.alignment import Description
 from sentinel.daemon.announcing import Announcements
@@ -275,7 +275,7 @@ class RunWatch:
         self.description = Description(**plain.get("description", {}))
         self.asked = {ask.capture: ask for ask in map(entries.ask, plain["asked"]) if ask is not None}
         try:
-            self.state = from_plain(plain["state"], self.prepared.reference)
+            self.state = self.prepared.engine.revived(plain["state"], self.prepared.blank)
         except (KeyError, TypeError, ValueError) as error:
             # Of another version: judging begins anew, what was decided stays.
             self.remarks["state_unread"] = f"judging began anew: {type(error).__name__}: {error}"

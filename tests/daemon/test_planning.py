@@ -90,9 +90,14 @@ def test_runs_of_one_recipe_share_a_baseline_that_is_read_once_until_it_changes(
     for number in range(4):
         world.trainer(f"r{number}", f"s{number}").steps(1, 3)
     assert len(read) == 1
+    for run in ("r0", "r1"):
+        world.watchdog.with_watch(run, lambda watch: watch.save())
     world.kill()
     world.start()
     assert len(read) == 2
+    # What it teaches is learned once, too, whether a run comes back from a snapshot or from its entries.
+    learned = {id(world.watchdog.with_watch(f"r{n}", lambda watch: watch.state.baseline)) for n in range(4)}
+    assert len(learned) == 1
 
     world.baseline.write_text(world.baseline.read_text() + "\n")
     trainer = world.trainer("later", "s9")

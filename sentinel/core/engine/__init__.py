@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +63,18 @@ class Engine:
         recognition = Recognition(wanted=regime, regime="unknown" if regime == "auto" else regime)
         with np.errstate(all="ignore"):
             return prepared(WatchState(run=run, reference=reference, recognition=recognition), self.catalogue)
+
+    def revived(self, plain: Mapping[str, Any], blank: WatchState) -> WatchState:
+        """The watch that `to_plain` wrote, with what `blank` has learned of the same baseline: many runs learn it once.
+
+        Raises:
+            ValueError: another version of the format.
+            KeyError: a field is missing.
+        """
+        stored = from_plain(plain, blank.reference)
+        stored = replace(stored, baseline=blank.baseline, pairing=blank.pairing, bands=blank.bands)
+        with np.errstate(all="ignore"):
+            return prepared(stored, self.catalogue)
 
     def advance(self, state: WatchState, event: Event) -> Outcome:
         """The state after the event, and what shells shall do about it."""

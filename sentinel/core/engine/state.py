@@ -93,18 +93,20 @@ def prepared(state: WatchState, catalogue: Catalogue) -> WatchState:
     """The state with its derived fields, which a stored one lacks."""
     if state.index is not None:
         return state
-    baseline = None if state.reference is None else learn(state.reference, catalogue)
+    baseline = state.baseline
+    if baseline is None and state.reference is not None:
+        baseline = learn(state.reference, catalogue)
     keys = state.keys or (() if baseline is None else baseline.index.keys)
     state = replace(state, keys=keys, index=index_of(keys, catalogue), baseline=baseline)
     if baseline is None:
         return state
     # What can be foreseen is learned now, so that no step waits for it.
-    wanted = state.recognition.wanted
-    return replace(
-        state,
-        pairing=learn_pairing(baseline, state.recognition.seed) if wanted != "free" else None,
-        bands=learn_bands(baseline) if wanted != "replayed" else None,
-    )
+    wanted, seed, pairing, bands = state.recognition.wanted, state.recognition.seed, state.pairing, state.bands
+    if wanted != "free" and (pairing is None or pairing.seed != seed):
+        pairing = learn_pairing(baseline, seed)
+    if wanted != "replayed" and bands is None:
+        bands = learn_bands(baseline)
+    return replace(state, pairing=pairing, bands=bands)
 
 
 def with_comparison(state: WatchState) -> WatchState:

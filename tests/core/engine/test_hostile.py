@@ -131,7 +131,9 @@ def test_no_stream_makes_the_engine_raise(name, stream):
 @given(stream=st.lists(EVENTS, max_size=12), at=st.integers(0, 11), name=st.sampled_from(sorted(REFERENCES)))
 @pytest.mark.timeout(120)
 def test_a_stored_watch_goes_on_as_if_nothing_had_happened(stream, at, name):
+    """Also where what the baseline teaches is another watch's."""
     reference = REFERENCES[name]
+    blank = ENGINE.initial("another", reference)
     bad = changed(RUN, at=4, change=scaled("actor/entropy", 1.3, "actor/grad_norm", 9))
     whole = [*events(bad)[:7], *stream, *events(bad)[7:]]
 
@@ -143,7 +145,7 @@ def test_a_stored_watch_goes_on_as_if_nothing_had_happened(stream, at, name):
     stored = ENGINE.initial("run", reference)
     for place, event in enumerate(whole):
         if place == at:
-            stored = from_plain(json.loads(json.dumps(to_plain(stored))), reference)
+            stored = ENGINE.revived(json.loads(json.dumps(to_plain(stored))), blank)
         stored, more = ENGINE.advance(stored, event)
 
         assert repr(more) == repr(effects[place])
