@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of the daemon at random moments, under load: what it knows in the end must be what a daemon that lived on knows.
 
-Several runs report in turn, each with faults whose dumps are ordered, taken, compared, reported. Once as a process
-without Ray, 200 times; once as Ray's actor, which Ray itself starts again.
+Several runs report in turn, each with faults whose dumps are ordered, taken, compared, reported. Of 200 kills in one
+count most hit a process without Ray, which is started again at once, the others Ray's actor, which Ray itself starts
+again. Some hit it while it starts and takes up its journal.
 """
 
 from __future__ import annotations
@@ -13,58 +14,120 @@ import logging
 import math
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
 
 from bench.verdict import step as healthy
 
-KILLS, KILLS_IN_RAY = 200, 40
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KILLS, KILLS_IN_RAY = 150, 50
 RUNS = 4
 BETWEEN = 12
 """Answers of one life of the daemon at most, before it is killed."""
 FAULT_EVERY = 37
+LEAST_STEPS = FAULT_EVERY + 10
+TOLD_EVERY = 10
+"""Kills between two lines of progress."""
 OPEN = ("ordered", "recording")
 PROCESS = Path(__file__).parent / "house_process.py"
 ROOT = Path(__file__).parents[1]
 
 
 def run() -> list[dict]:
-    """Return one row a number."""
-    rows = []
+    """Return one row a number; everything on one line of JSON before."""
+    parts = {}
     with tempfile.TemporaryDirectory(prefix="sentinel-bench-") as folder:
         root = Path(folder)
-        for name, kills, kind in (("", KILLS, Process), (", Ray's restart included", KILLS_IN_RAY, Actor)):
+        for name, kills, kind in (("without Ray", KILLS, Process), ("Ray's restart included", KILLS_IN_RAY, Actor)):
             with kind.place(root):
-                found = compared(root / f"at-{kills}", kind, kills, seed=7)
-            what = f"{found['kills']} times kill -9 with {RUNS} runs reporting{name}"
-            rows += [
-                {
-                    "name": f"{what}: incidents and captures lost or doubled",
-                    "value": found["wrong"],
-                    "unit": "",
-                    "limit": 0,
-                },
-                {"name": f"{what}: longest until it answers again", "value": max(found["away"]), "unit": "s", "limit": 5.0},
-            ]  # fmt: skip
-    return rows
+                parts[name] = compared(root / f"at-{kills}", kind, kills, seed=7, tell=told(name, kills))
+    away = {name: spread(found["away"]) for name, found in parts.items()}
+    sums = {
+        name: sum(len(found[name]) for found in parts.values()) for name in ("expected", "lost", "twice", "differing")
+    }
+    total = {"kills": sum(found["kills"] for found in parts.values()), **sums, "away_seconds": away}
+    print(json.dumps({**total, "load": os.getloadavg()[0]}), flush=True)
+    what = f"{total['kills']} times kill -9 with {RUNS} runs reporting"
+    return [
+        *(
+            {
+                "name": f"{what}: {name} of {total['expected']} things known",
+                "value": total[name],
+                "unit": "",
+                "limit": 0,
+            }
+            for name in ("lost", "twice", "differing")
+        ),
+        *(
+            {
+                "name": f"until it answers again, {name}: {part} of {len(parts[name]['away'])}",
+                "value": value,
+                "unit": "s",
+                "limit": 5.0 if part == "longest" else None,
+            }
+            for name, values in away.items()
+            for part, value in values.items()
+        ),
+    ]
 
 
-def compared(folder: Path, kind: type[Process], kills: int, *, seed: int, runs: int = RUNS) -> dict:
-    """Return how often a daemon was killed, how long it was away each time, and how much it knows wrongly then."""
-    steps = max(FAULT_EVERY + 10, 8 * kills // runs + BETWEEN)
-    calm = kind(place(folder / "calm"))
-    expected = course(calm, folder / "calm", steps, runs)
-    calm.close()
+def told(name: str, kills: int) -> Callable[[int], None]:
+    """Return what prints how far it is."""
+    began = time.monotonic()
+
+    def tell(done: int) -> None:
+        if done % TOLD_EVERY == 0:
+            print(f"... {name}: {done} of {kills} kills, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Median, 95th percentile and longest of some times."""
+    ordered = sorted(seconds)
+    found = {"median": statistics.median(ordered), "p95": ordered[int(len(ordered) * 0.95)], "longest": ordered[-1]}
+    return {name: round(value, 2) for name, value in found.items()}
+
+
+def compared(
+    folder: Path,
+    kind: type[Process],
+    kills: int,
+    *,
+    seed: int,
+    runs: int = RUNS,
+    tell: Callable[[int], None] = lambda _: None,
+) -> dict:
+    """Return how often a daemon was killed, how long it was away each time, and what it knows wrongly then.
+
+    It is killed until there were so many kills; a daemon without Ray that nobody kills then lives through the same steps.
+    """
     daemon = kind(place(folder / "killed"))
-    with killing(daemon, kills, random.Random(seed)):
-        found = course(daemon, folder / "killed", steps, runs)
+    with killing(daemon, kills, random.Random(seed), tell):
+        steps, found = course(daemon, folder / "killed", runs, lambda _: daemon.kills < kills)
     daemon.close()
-    wrong = [name for name in {*expected, *found} if expected.get(name) != found.get(name)]
-    return {"kills": daemon.kills, "away": daemon.away, "wrong": len(wrong), "expected": expected, "found": found}
+    calm = Process(place(folder / "calm"))
+    _, expected = course(calm, folder / "calm", runs, lambda done: done < steps)
+    calm.close()
+    return {
+        "kills": daemon.kills,
+        "away": daemon.away,
+        "lost": [name for name in expected if name not in found],
+        "twice": [name for name in found if name not in expected],
+        "differing": [name for name in expected if name in found and expected[name] != found[name]],
+        "expected": expected,
+        "found": found,
+    }
 
 
 class Process:
@@ -150,14 +213,17 @@ class Actor(Process):
             ray.shutdown()
 
     def kill(self) -> None:
-        """kill -9 of the worker process that the actor lives in."""
-        with contextlib.suppress(OSError):
-            pid = self._ask("status", {})["pid"]
-            self.answered = 0
-            self._gone_at = time.monotonic()
-            self.kills += 1
-            os.kill(pid, 9)
-        self.starts += 1  # Ray's business
+        """kill -9 of the worker process that the actor lives in, also while it starts there."""
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.pid != self._last and process.cmdline()[:1] and "WatchdogActor" in process.cmdline()[0]:
+                    self._last = process.pid
+                    self.answered = 0
+                    self._gone_at = time.monotonic()
+                    self.kills += 1
+                    process.kill()
+                    self.starts += 1  # Ray's business
+                    return
 
     def close(self) -> None:
         """End it for good."""
@@ -169,6 +235,7 @@ class Actor(Process):
     def _start(self) -> None:
         from sentinel.daemon import ray_actor
 
+        self._last = 0
         self._actor = ray_actor.connect_or_start(self.file.read_text(), str(self.file), by_hand=True)
         import ray
 
@@ -193,7 +260,7 @@ class Actor(Process):
 
 
 @contextlib.contextmanager
-def killing(daemon: Process, kills: int, drawn: random.Random):
+def killing(daemon: Process, kills: int, drawn: random.Random, tell: Callable[[int], None]):
     """Kill a daemon after so many answers of each life, some of them none at all."""
     stop = threading.Event()
 
@@ -203,8 +270,12 @@ def killing(daemon: Process, kills: int, drawn: random.Random):
             if daemon.starts > life and daemon.answered >= answers:
                 # With no answer at all it dies while it starts and takes up its journal.
                 stop.wait(drawn.uniform(0.0, 0.01 if answers else 0.8))
-                life = daemon.starts
+                born, before = daemon.starts, daemon.kills
                 daemon.kill()
+                if daemon.kills == before:
+                    continue  # there was no process yet
+                life = born
+                tell(daemon.kills)
                 answers = drawn.randint(0, BETWEEN)
 
     thread = threading.Thread(target=work)
@@ -231,8 +302,18 @@ def place(folder: Path) -> Path:
     return file
 
 
-def course(daemon: Process, folder: Path, steps: int, runs: int) -> dict[str, object]:
-    """Several runs in turn, with faults whose orders are obeyed; return what the daemon knows at the end, by name."""
+def course(daemon: Process, folder: Path, runs: int, more: Callable[[int], bool]) -> tuple[int, dict[str, object]]:
+    """Several runs in turn, with faults whose orders are obeyed.
+
+    Args:
+        daemon: whom they report to.
+        folder: for dumps.
+        runs: how many.
+        more: told how many steps each run has reported; whether there is another.
+
+    Returns:
+        Steps of each run, and what the daemon knows at the end, by name.
+    """
     config = {"path": str(daemon.file), "text": daemon.file.read_text()}
     names = [f"run-{number}" for number in range(runs)]
     obeyed: set[str] = set()
@@ -242,16 +323,18 @@ def course(daemon: Process, folder: Path, steps: int, runs: int) -> dict[str, ob
 
     for name in names:
         send(name, {"t": "start", "at": time.time(), "facts": {"trainer": "v1"}, "config": config})
-    for number in range(1, steps + 1):
+    number = 0
+    while number < LEAST_STEPS or more(number):
+        number += 1
         for place_, name in enumerate(names):
             bad = {"actor/grad_norm": math.nan} if (number + 9 * place_) % FAULT_EVERY == 8 else {}
-            told = {"t": "step", "step": number, "at": time.time(), "values": healthy(number, 0) | bad}
-            for order in send(name, told)["orders"]:
+            told_ = {"t": "step", "step": number, "at": time.time(), "values": healthy(number, 0) | bad}
+            for order in send(name, told_)["orders"]:
                 if order["id"] not in obeyed:
                     obeyed.add(order["id"])
                     send(name, receipt(order, folder / "dumps" / name, number + 1))
     daemon.ask("settle", {})
-    return known(daemon, folder)
+    return number, known(daemon, folder)
 
 
 def known(daemon: Process, folder: Path) -> dict[str, object]:

@@ -18,6 +18,7 @@ def test_killed_at_random_moments_it_ends_as_if_it_had_not_been(tmp_path):
     done = compared(tmp_path, Process, KILLS, seed=seed, runs=2)
 
     assert done["found"] == done["expected"]
+    assert (done["lost"], done["twice"], done["differing"]) == ([], [], [])
     assert done["kills"] == KILLS
     assert len(done["away"]) >= KILLS // 2
     incidents = [told for name, told in done["expected"].items() if name.startswith("incident ")]
