@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sentinel.cli import main
-
 from sentinel.core.localise import localise, localise_not_finite
 from sentinel.records import Finding
 

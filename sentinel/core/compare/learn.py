@@ -58,6 +58,8 @@ class Baseline:
     scores: Telling
     engine_rows: Integers
     """Rows of `ENGINE`."""
+    recorded: bool
+    """Replays take the rollout engine's log-probs from the recording: its twins have them in all steps, although training parted."""
     resolution: float
     """Half the smallest difference the coarsest reference file can show; 0 where not limited."""
     rollout_steps: frozenset[int]
@@ -85,22 +87,41 @@ def learn(reference: Reference, catalogue: Catalogue) -> Baseline | None:
     line = {step: place for place, step in enumerate(steps)}
     cells = np.array([_grid(run, index, line) for run in seeds])
     resolutions = [run.resolution / 2 for run in reference.runs if run.resolution]
+    engine = np.array([index.rows[key] for key in ENGINE if key in index.rows], dtype=np.int64)
+    grids = np.array([_grid(run, index, line) for run in twins]).reshape(len(twins), len(steps), len(keys))
     return Baseline(
         name=reference.name,
         index=index,
         steps=steps,
         line=line,
         seeds=frozen(cells),
-        twins=frozen(np.array([_grid(run, index, line) for run in twins]).reshape(len(twins), len(steps), len(keys))),
+        twins=frozen(grids),
         present=frozen(_shares(seeds, index)),
         furthest=frozen(np.nan_to_num(np.abs(cells - index.perfect), nan=0.0).max(axis=(0, 1))),
         not_finite=frozen(_not_finite((*seeds, *twins), index, line)),
         lengths=_telling(index, cells, "length"),
         scores=_telling(index, cells, "score"),
-        engine_rows=np.array([index.rows[key] for key in ENGINE if key in index.rows], dtype=np.int64),
+        engine_rows=engine,
+        recorded=_recorded(grids, cells, index, engine),
         resolution=max(resolutions, default=0.0),
         rollout_steps=frozenset(reference.rollout_steps),
     )
+
+
+def _recorded(twins: Floats, seeds: Floats, index: SeriesIndex, engine: Integers) -> bool:
+    """Whether every twin has a seed's engine rows in all steps, more than one, although training parted in some twin.
+
+    Twins on one kind of kernel may be equal in everything, which says nothing of where the log-probs come from.
+
+    Args:
+        twins, seeds: shape (runs, steps, series).
+    """
+    apart = np.abs(twins[:, None] - seeds[None])
+    equal = np.isnan(apart) | (apart <= EQUAL * np.maximum(np.abs(seeds[None]), EQUAL))
+    told = np.isfinite(apart[..., engine]).any(axis=3).sum(axis=2) > 1
+    same = told & equal[..., engine].all(axis=(2, 3))
+    trained = np.setdiff1d(np.flatnonzero(index.paired), engine)
+    return bool(len(twins) and same.any(axis=1).all() and (same & ~equal[..., trained].all(axis=(2, 3))).any())
 
 
 def _telling(index: SeriesIndex, cells: Floats, group: str) -> Telling:

@@ -4,6 +4,8 @@
 Evidence per reference run, in bans (log10 of the odds for a replay):
 - the rollout engine's own perplexity is equal: the recorded log-probs are used, no chance does that;
 - all lengths are equal, all scores are equal: as unlikely as the baseline's own runs and steps agree by chance in their means;
+- it is not, although the baseline's twins have it equal in all steps: the engine computed it anew. The text may be the recorded one for some steps
+  all the same: a free run with a reference run's seed parts from it only where the first token does;
 - a length differs: no replay. A score differs: a free run, or a replay with another reward, so it counts once.
 Prompts are left out: they are equal in free runs of one recipe too.
 """
@@ -77,6 +79,8 @@ def recognise(known: Recognition, frame: SeriesFrame, baseline: Baseline) -> Rec
     # Two free runs of one seed may share their first step to the bit: recorded log-probs do not end when the text changes.
     before = np.array(known.engine or (False,) * seeds)
     bans = np.where(before & (engine == -1) & ((score == -1) | (length == -1)), -FIRM, bans)
+    if baseline.recorded:
+        bans = np.where(engine == -1, np.minimum(bans, -FIRM), bans)
     agreed = bool(((engine == 1) | ((length == 1) & (score == 1))).any())
     undecided = known.undecided + (1 if telling or scored else PATIENCE)
     kept = replace(

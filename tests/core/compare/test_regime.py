@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replayed or free, and how sure."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from sentinel.cli import main
 from tests.support.runs import a_grpo_run, a_reference, an_engine, changed, repeated, replaced, scaled, watched, without
 
+ROOT = Path(__file__).parents[3]
 RUN = a_grpo_run(steps=20)
 ENGINE_KEYS = ("rollout_corr/rollout_log_ppl",)
 
@@ -99,3 +104,24 @@ def test_two_free_runs_that_share_their_first_step_are_no_replay():
 
     assert regime(other[:1], RUN).regime == "replayed"
     assert regime(other[:2], RUN).regime == "free"
+
+
+@pytest.mark.parametrize("seed", [42, 43])
+def test_a_free_run_on_other_hardware_with_a_seed_of_the_baseline_is_free_from_its_first_step(capsys, seed):
+    """The CPU samples the H200's very text for some steps, with log-probs of its own; replays of that bundle have the recorded ones."""
+    run = ROOT / "bench" / "hardware" / "data" / f"cpu-free-{seed}.jsonl"
+    main(["replay", str(run), "--baseline", str(ROOT / "examples" / "h200" / "tiny-grpo-fp32.sentinel"), "--json"])
+    said = json.loads(capsys.readouterr().out)
+
+    assert (said["regime"], said["verdict"], said["incidents"]) == ("free", "healthy", [])
+
+
+def test_recorded_log_probs_are_asked_for_only_where_the_twins_have_them():
+    anew = changed(RUN, at=1, change=scaled("rollout_corr/rollout_log_ppl", 1.001))
+
+    recorded = a_reference(RUN, twins=(repeated(RUN),))
+    scored_again = a_reference(RUN, twins=(changed(RUN, at=1, change=scaled("rollout_corr/rollout_log_ppl", 1.002)),))
+
+    assert watched(an_engine(detectors=()), anew, recorded)[0].recognition.regime == "free"
+    assert watched(an_engine(detectors=()), anew, scored_again)[0].recognition.regime == "replayed"
+    assert watched(an_engine(detectors=()), repeated(RUN), recorded)[0].recognition.regime == "replayed"

@@ -56,7 +56,7 @@ def test_one_unit_of_all_four_statistics_together_is_named_although_each_alone_i
 
 def test_one_unit_of_one_extreme_is_nothing():
     stats = list(dump()["actor_update"][0])
-    stats[11] = replace(stats[11], max=0.75 + UNIT)
+    stats[11] = stats[11]._replace(max=0.75 + UNIT)
 
     assert told({"actor_update": {0: tuple(stats)}}, shipped()).verdict == "same"
 
