@@ -16,6 +16,8 @@ import socketserver
 import threading
 from typing import TYPE_CHECKING, Any
 
+from sentinel.sinks.sleeping_server import SleepingServer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,9 +45,7 @@ class LocalDoor:
         }
         """What a trainer needs to come in; never logged, never shown."""
         self._server = _Server("\0" + self.address["name"], self.address, report)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.5}, name="sentinel-door", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, name="sentinel-door", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class LocalDoor:
         self._server.hang_up()
 
 
-class _Server(socketserver.ThreadingUnixStreamServer):
+class _Server(SleepingServer, socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
 

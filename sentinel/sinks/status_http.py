@@ -13,7 +13,6 @@ import hmac
 import http.server
 import socket
 import threading
-import time
 import urllib.parse
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sentinel.errors import SettingsError
 from sentinel.sinks import json_text
 from sentinel.sinks.http_access import LOOPBACK, HttpSettings, is_local, offered_token, read_token, tls_context
+from sentinel.sinks.sleeping_server import SleepingServer
 
 if TYPE_CHECKING:
     import ssl
@@ -78,9 +78,7 @@ class StatusServer:
         wanted = settings.port if port is None else port
         self._server = self._listen(wanted)
         self._server.view, self._server.token, self._server.tls = view, token, tls
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="sentinel-http", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, name="sentinel-http", daemon=True)
         self._thread.start()
 
     def renew(self, settings: HttpSettings) -> None:
@@ -128,7 +126,7 @@ class StatusServer:
         return server
 
 
-class _Server(http.server.ThreadingHTTPServer):
+class _Server(SleepingServer, http.server.ThreadingHTTPServer):
     """A threading server with a bound on connections and on their age."""
 
     daemon_threads = True
@@ -138,7 +136,7 @@ class _Server(http.server.ThreadingHTTPServer):
         self.view: View
         self.token: bytes | None = None
         self.tls: ssl.SSLContext | None = None
-        self._born: dict[socket.socket, float] = {}
+        self._served = 0
         self._guard = threading.Lock()
         if ":" in host:
             self.address_family = socket.AF_INET6
@@ -146,9 +144,8 @@ class _Server(http.server.ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._guard:
-            full = len(self._born) >= CONNECTIONS
-            if not full:
-                self._born[request] = time.monotonic()
+            full = self._served >= CONNECTIONS
+            self._served += not full
         if full:
             self.shutdown_request(request)
             return
@@ -156,26 +153,28 @@ class _Server(http.server.ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         served = request
+
+        def cut() -> None:
+            with contextlib.suppress(OSError):
+                # Of the connection itself: the one of TLS would first say goodbye, and wait for an answer.
+                socket.socket.shutdown(served, socket.SHUT_RDWR)
+
+        end = threading.Timer(CONNECTION_SECONDS, cut)
+        end.daemon = True
+        end.start()
         try:
             if self.tls is not None:
                 # The handshake happens here, on the connection's own thread: a silent client blocks nobody.
                 request.settimeout(_SILENCE_SECONDS)
-                served = self.tls.wrap_socket(request, server_side=True)
+                served = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                served.do_handshake()
             super().process_request_thread(served, client_address)
         except OSError:
             self.shutdown_request(served)
         finally:
+            end.cancel()
             with self._guard:
-                self._born.pop(request, None)
-
-    def service_actions(self) -> None:
-        """Cut connections that last too long; called a few times a second."""
-        limit = time.monotonic() - CONNECTION_SECONDS
-        with self._guard:
-            old = [request for request, born in self._born.items() if born < limit]
-        for request in old:
-            with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
+                self._served -= 1
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no news; nothing is printed."""

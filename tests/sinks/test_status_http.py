@@ -248,20 +248,51 @@ def test_a_huge_request_line_is_refused(serve):
     assert get(serve(), "/" + "a" * 100_000)[0].status == 414
 
 
-def test_it_speaks_https_with_a_certificate(serve, tmp_path):
-    """TLS files are used, and a client that talks plain text there is no trouble."""
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate for localhost and its key."""
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"]
     command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
     subprocess.run(command, check=True, capture_output=True)
-    server = serve(tls_cert_file=str(cert), tls_key_file=str(key))
+    return {"tls_cert_file": str(cert), "tls_key_file": str(key)}
+
+
+def test_it_speaks_https_with_a_certificate(serve, certificate):
+    """TLS files are used, and a client that talks plain text there is no trouble."""
+    server = serve(**certificate)
 
     assert server.url.startswith("https://127.0.0.1:")
     with pytest.raises((ConnectionError, http.client.HTTPException)):
         get(server, "/-/healthy")
-    context = ssl.create_default_context(cafile=str(cert))
+    context = ssl.create_default_context(cafile=certificate["tls_cert_file"])
     with urllib.request.urlopen(f"https://localhost:{server.port}/-/healthy", context=context, timeout=5) as answer:
         assert answer.read() == b"healthy\n"
+
+
+@pytest.mark.parametrize("shakes_hands", [True, False])
+def test_a_slow_client_is_cut_under_tls_too(serve, certificate, monkeypatch, shakes_hands):
+    """However it drips, and whether or not it ever ends its handshake."""
+    monkeypatch.setattr(status_http, "CONNECTION_SECONDS", 0.5)
+    server = serve(**certificate)
+    context = ssl.create_default_context(cafile=certificate["tls_cert_file"])
+    with socket.create_connection(("localhost", server.port), timeout=5) as slow:
+        client = context.wrap_socket(slow, server_hostname="localhost") if shakes_hands else slow
+        with client:
+            ended = False
+            for _ in range(40):
+                try:
+                    client.sendall(b"\x16" if not shakes_hands else b"G")
+                    client.settimeout(0.1)
+                    ended = client.recv(1000) == b""
+                except TimeoutError:
+                    continue
+                except OSError:
+                    ended = True
+                if ended:
+                    break
+
+    assert ended
 
 
 def test_a_certificate_that_cannot_be_read_is_one_line(tmp_path):
