@@ -81,7 +81,13 @@ PLANNED = (
     module_fault(CRITIC, "model.layers.0.self_attn.v_proj", "scale", 1.2),
     module_fault(LOG_PROB, "model.layers.2.post_attention_layernorm", "mantissa", 17),
     module_fault(UPDATE, "lm_head", "scale", 1.05),
-    Planned(name="reward", stage="compute_rm_score", overrides=(REWARD,), step=1, what="another rule of reward"),
+    # lm_head with a bias, the same for every token, is no fault: softmax does not see it.
+    module_fault(UPDATE, "model.layers.2.self_attn.k_proj", "mask", 0.2),
+    Planned(
+        # Not in a replay: verl's recordings hold the scores, so that the rule would not be asked.
+        name="reward", stage="compute_rm_score", overrides=(REWARD,), step=1, replayed=False, steps=10,
+        what="another rule of reward",
+    ),
     Planned(
         name="advantage", stage="advantage", overrides=("algorithm.norm_adv_by_std_in_grpo=False",), step=1,
         also=("config",), what="advantages are not divided by their deviation",
@@ -103,6 +109,8 @@ HEALTHY = (
     Planned(name="healthy-replay-grpo", steps=120),
     Planned(name="healthy-replay-gae", bundle="tiny-gae-fp32", steps=60),
     Planned(name="healthy-replay-bf16", bundle="tiny-grpo-bf16", steps=60),
+    Planned(name="healthy-replay-bf16-sdpa", bundle="tiny-grpo-bf16", steps=60, attention="sdpa"),
+    Planned(name="healthy-replay-gae-sdpa", bundle="tiny-gae-fp32", steps=60, attention="sdpa"),
     Planned(name="healthy-replay-sdpa", steps=120, attention="sdpa"),
     Planned(name="healthy-free-47", steps=120, replayed=False, overrides=("actor_rollout_ref.rollout.seed=47",)),
     Planned(name="healthy-free-48", steps=120, replayed=False, overrides=("actor_rollout_ref.rollout.seed=48",)),

@@ -25,6 +25,12 @@ from sentinel.records import Finding
 RELEARN = 3
 """Steps after a parting that are looked at only to learn the new course."""
 PARTED = 8.0
+ENTROPY, LOG_PROBS = "actor/entropy", "rollout_corr/training_log_ppl"
+OTHERWISE = 3.0
+"""Standard deviations, and times the log-probs' own, from which an entropy at equal weights is computed otherwise: autocast keeps the
+softmax in bf16 on some backends, which shifts every entropy and changes no training."""
+BORNE_OUT = 0.7
+"""Share of their limit from which the log-probs bear such an entropy out all the same."""
 PROVEN, PROVEN_BESIDE_TWINS = 2, 3
 """Bit-identical steps that prove a replay to be reproducible on this machine; more where twins say that it need not be."""
 STRICT_LIMITS = (1.0, 0.7, 0.7, 0.7)
@@ -45,6 +51,8 @@ class DepartureState:
     """Steps looked at since then."""
     identical: int = 0
     """Steps from the first one on that were bit-identical to the replayed run's; negative once one was not before `PROVEN`."""
+    otherwise: bool = False
+    """This run's entropy is computed otherwise than the baseline's."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +74,12 @@ class DepartureDetector:
         now = np.where(index.paired, np.nan_to_num(np.abs(look.standard), nan=0.0, posinf=1e300), 0.0)
         single = np.where(index.paired, np.nan_to_num(look.ratio, nan=0.0, posinf=1e300), 0.0)
         window = np.zeros(rows, dtype=np.int64)
+        otherwise = _otherwise(state, look)
         course = np.concatenate([state.recent, now[:, None]], axis=1)
         if state.since is None:
             score, window = lasting(course, look.limits, REPLAY_WINDOWS)
+            if otherwise and score[index.rows[LOG_PROBS]] < BORNE_OUT:
+                score[index.rows[ENTROPY]] = min(score[index.rows[ENTROPY]], 1.0)
             alarms = score > 1.0
         else:
             score = single / (1.0 + PARTED * _own_course(state, look))
@@ -77,13 +88,16 @@ class DepartureDetector:
             _finding(look, row, float(score[row]), REPLAY_WINDOWS[int(window[row])], at_once=jumped(course[row]))
             for row in strongest(alarms, score)
         )
-        return _after(state, look, now, single), found
+        return replace(_after(state, look, now, single), otherwise=otherwise), found
 
 
 def parted(state: DepartureState, step: int) -> DepartureState:
     """The memory after the weights are known to have left the replayed run's at `step`."""
     return DepartureState(
-        largest=frozen(np.zeros_like(state.largest)), recent=frozen(np.zeros_like(state.recent)), since=step
+        largest=frozen(np.zeros_like(state.largest)),
+        recent=frozen(np.zeros_like(state.recent)),
+        since=step,
+        otherwise=state.otherwise,
     )
 
 
@@ -116,6 +130,16 @@ def _identical(state: DepartureState, look: Look) -> int:
     same = bool(rows.any()) and not bool(look.deviation[rows].any())
     # Once proven it stays proven: what parts later is what is looked for.
     return state.identical + 1 if same else (PROVEN if state.identical >= PROVEN and not look.calibrated else -1)
+
+
+def _otherwise(state: DepartureState, look: Look) -> bool:
+    """Whether this run computes its entropy otherwise than the baseline's did: off at the first step, where weights are equal,
+    while the tokens' own log-probs, of the same logits, hold."""
+    row, held = (look.frame.index.rows.get(key) for key in (ENTROPY, LOG_PROBS))
+    if look.baseline is None or look.frame.step != look.baseline.steps[0] or row is None or held is None:
+        return state.otherwise
+    apart, beside = abs(float(look.standard[row])), abs(float(look.standard[held]))
+    return apart >= OTHERWISE and apart >= OTHERWISE * beside
 
 
 def _own_course(state: DepartureState, look: Look) -> Floats:
