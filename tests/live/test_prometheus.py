@@ -11,6 +11,7 @@ import pytest
 
 from sentinel.daemon.house import House
 from tests.support.monitoring import DEPLOY, Alertmanager, Hook, Prometheus, report
+from tests.support.verl_runs import FAULT_AT, NAN, RecordedRun
 from tests.support.watching import Clock, World
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
@@ -46,25 +47,31 @@ def stack(tmp_path, need):
             thing.close()
 
 
-def test_a_nan_is_a_message_within_seconds_and_its_end_is_another(stack):
-    house, trainer, _, _, hook = stack
+def test_a_nan_of_a_real_run_is_a_message_within_seconds_and_its_end_is_another(stack, tmp_path):
+    """A recorded verl run, told again by the emitter; its dump is in the report that the message links."""
+    house, _, prometheus, _, hook = stack
+    run = RecordedRun(NAN, house, tmp_path / "dumps")
+    run.until(FAULT_AT - 1)
+    prometheus.wait(f'sentinel_run_last_step{{run="{NAN}"}} == {FAULT_AT - 1}')
 
     began = time.monotonic()
-    report(trainer, 8, actor__grad_norm=math.nan)
+    run.until(FAULT_AT)
     at, alert = hook.wait("firing", "SentinelNonFinite", 60)
 
     took = at - began
     print(f"fault to message: {took:.2f} s")
     assert took < FAULT_TO_MESSAGE_SECONDS
-    assert alert["labels"]["run"] == "exp 1"
-    assert (alert["labels"]["stage"], alert["labels"]["severity"]) == ("actor_update", "critical")
-    assert "actor/grad_norm (NaN)" in alert["annotations"]["description"]
-    assert "step 8" in alert["annotations"]["description"]
-    house.watchdog.deeds.wait(10)
+    assert alert["labels"]["run"] == NAN
+    assert (alert["labels"]["stage"], alert["labels"]["severity"]) == ("critic_update", "critical")
+    assert "critic/grad_norm (NaN)" in alert["annotations"]["description"]
+    assert f"step {FAULT_AT}" in alert["annotations"]["description"]
+    run.until(FAULT_AT + 2)
     with urllib.request.urlopen(alert["annotations"]["report_url"], timeout=10) as page:
-        assert "actor/grad_norm" in page.read().decode()
+        report_ = page.read().decode()
+    assert "critic/grad_norm" in report_
+    assert "model.layers.2.mlp.down_proj" in report_
 
-    report(trainer, 9, 15)
+    run.end()
     hook.wait("resolved", "SentinelNonFinite", 60)
     # It is grave enough for the urgent receiver, all of whose webhooks heard of it.
     paths = {path for _, path, body in hook.got if body["groupLabels"]["alertname"] == "SentinelNonFinite"}
