@@ -31,13 +31,13 @@ packages: ## Debian packages of the live tests (Prometheus, Alertmanager, Chromi
 # and fails for good when it fails twice.
 once_more = $(if $(ONCE_MORE),|| { echo 'once more what failed:'; $(BIN)/python -m pytest --last-failed -m '$(1)'; })
 
-# Two at a time what is quick; one after the other what starts clusters, so that timings and memory mean something.
+# Two at a time, the live ones by file: most of a verl run is one process after another starting and importing.
 test: install packages ## all tests, the live ones included; K=name for some
 ifdef K
 	$(BIN)/python -m pytest -k '$(K)'
 else
 	$(BIN)/python -m pytest -n 2 -m 'not live' $(call once_more,not live)
-	$(BIN)/python -m pytest -m live $(call once_more,live)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m live $(call once_more,live)
 endif
 
 fast: install ## the tests that need no verl run
