@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,11 @@ class RolloutRecording:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LayerStat:
-    """The statistics of one tensor of one module or operation in a dump."""
+class LayerStat(NamedTuple):
+    """The statistics of one tensor of one module or operation in a dump.
+
+    A tuple, because a dump holds hundreds of thousands: it is made in a fifth of a frozen dataclass's time.
+    """
 
     name: str
     """Key of the dump entry, e.g. `Module.model.layers.0.mlp.Qwen2MLP.forward.0`."""

@@ -16,8 +16,8 @@ from sentinel.errors import UnreadableDump
 from sentinel.records import UNKNOWN_STAGE, LayerStat
 from sentinel.sources.msprobe_json import entries, parents
 
-_ENTRY = re.compile(r"^(?P<head>.+)\.(?P<kind>forward|backward|parameters_grad)\.(?P<call>\d+)$")
-_OPERATION = re.compile(r"^(?P<head>.+)\.(?P<call>\d+)\.(?P<kind>forward|backward)$")
+_DIRECTIONS = frozenset({"forward", "backward"})
+_KINDS = _DIRECTIONS | {"parameters_grad"}
 _STEP = re.compile(r"^step_?(\d+)$")
 _RANK = re.compile(r"^rank(\d+)$")
 _PROCESS = re.compile(r"^proc\d+$")
@@ -30,6 +30,8 @@ _FIELDS = {
 }
 
 Stats = tuple[LayerStat, ...]
+_Call = tuple[str, str, str, int, str]
+"""Name, module, direction, order and parent of the rows of one entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +152,17 @@ def split_name(name: str) -> tuple[str, str, int] | None:
     >>> split_name("Functional.linear.3.backward")
     ('Functional.linear', 'backward', 3)
     """
-    found = _ENTRY.match(name) or _OPERATION.match(name)
-    if found is None:
+    head, _, last = name.rpartition(".")
+    head, _, before = head.rpartition(".")
+    if before in _KINDS and last.isdecimal():
+        kind, call = before, int(last)
+    elif last in _DIRECTIONS and before.isdecimal():
+        kind, call = last, int(before)
+    else:
         return None
-    head = found["head"]
     if head.startswith("Module."):
-        head = head.removeprefix("Module.").rpartition(".")[0]
-    return head, found["kind"], int(found["call"])
+        head = head[len("Module.") :].rpartition(".")[0]
+    return (head, kind, call) if head else None
 
 
 class _Rows:
@@ -165,81 +171,100 @@ class _Rows:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._shapes: dict[tuple[object, ...], tuple[int, ...]] = {}
-        self._words: dict[str, str] = {}
+        self._dtypes: dict[str, str] = {}
+        self._places: dict[tuple[str, int | str], str] = {}
 
     def of(self, name: str, entry: Mapping[str, object], order: int, parent: str) -> list[LayerStat]:
         """The rows of one entry; none where its name is no call's."""
         split = split_name(name)
+        rows: list[LayerStat] = []
         if split is None:
-            return []
+            return rows
         module, kind, _ = split
-        rows = []
         for field, value in entry.items():
-            prefix = f"parameters_grad.{field}" if kind == "parameters_grad" else _FIELDS.get(field)
-            if prefix is None:
-                continue
-            direction = "parameters" if prefix.startswith("parameters") else kind
-            found: list[tuple[str, Mapping[str, object]]] = []
-            _collect(prefix, value, found)
-            for position, tensor in found:
-                word = self._words.setdefault(position, position)
-                rows.append(self._row((name, module, direction, word, order), tensor, parent))
+            if kind == "parameters_grad":
+                # A gradient is a list of one; its place is the parameter's name alone.
+                position, values = self._place("parameters_grad", field), value if isinstance(value, list) else [value]
+                for one in values:
+                    self._collect(rows, (name, module, "parameters", order, parent), position, one)
+            elif field in _FIELDS and value:
+                direction = "parameters" if field == "parameters" else kind
+                self._collect(rows, (name, module, direction, order, parent), _FIELDS[field], value)
         return rows
 
-    def _row(self, place: tuple[str, str, str, str, int], tensor: Mapping[str, object], parent: str) -> LayerStat:
-        number = tensor.get("value")
-        if number is not None:
-            alone = _number(number)
-            return LayerStat(*place, alone, alone, alone, alone, "number", (), None, parent)
-        listed = tensor["shape"]
-        shape: tuple[object, ...] = tuple(listed) if isinstance(listed, list) else ()
-        known = self._shapes.get(shape)
-        if known is None:
-            known = self._shapes[shape] = tuple(size for size in shape if isinstance(size, int))
-        checksum, data = tensor.get("md5"), tensor.get("data_name")
+    def _collect(self, rows: list[LayerStat], call: _Call, position: str, value: object) -> None:
+        """Add every tensor or plain number below `value`, with its place in the arguments."""
+        if isinstance(value, dict):
+            listed, dtype = value.get("shape"), value.get("dtype")
+            if isinstance(listed, list) and isinstance(dtype, str):
+                shape = self._shape(listed)
+                if shape is not None:
+                    rows.append(self._tensor(call, position, dtype, shape, value))
+            elif value.get("type") in {"int", "float"} and isinstance(value.get("value"), (int, float)):
+                name, module, direction, order, parent = call
+                alone = float(value["value"])
+                numbers = (alone, alone, alone, alone, "number", ())
+                rows.append(LayerStat(name, module, direction, position, order, *numbers, None, parent))
+            elif "type" not in value:
+                for key, item in value.items():
+                    self._collect(rows, call, self._place(position, key), item)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if item is not None:
+                    self._collect(rows, call, self._place(position, index), item)
+
+    def _tensor(  # called for each of hundreds of thousands of tensors
+        self, call: _Call, position: str, dtype: str, shape: tuple[int, ...], tensor: Mapping[str, object]
+    ) -> LayerStat:
+        name, module, direction, order, parent = call
+        get = tensor.get
+        norm, mean, high, low, checksum, data = (
+            get("Norm"),
+            get("Mean"),
+            get("Max"),
+            get("Min"),
+            get("md5"),
+            get("data_name"),
+        )
         return LayerStat(
-            *place,
-            _number(tensor.get("Norm")),
-            _number(tensor.get("Mean")),
-            _number(tensor.get("Max")),
-            _number(tensor.get("Min")),
-            self._dtype(str(tensor["dtype"])),
-            known,
+            name,
+            module,
+            direction,
+            position,
+            order,
+            norm if type(norm) is float else _number(norm),
+            mean if type(mean) is float else _number(mean),
+            high if type(high) is float else _number(high),
+            low if type(low) is float else _number(low),
+            self._dtype(dtype),
+            shape,
             checksum if isinstance(checksum, str) else None,
             parent,
             f"{self._folder}/{data}" if data and isinstance(data, str) else None,
         )
 
+    def _shape(self, listed: list[object]) -> tuple[int, ...] | None:
+        """The shape; None where it is none."""
+        try:
+            return self._shapes[tuple(listed)]
+        except (KeyError, TypeError):
+            sizes = tuple(size for size in listed if isinstance(size, int))
+            return self._shapes.setdefault(sizes, sizes) if len(sizes) == len(listed) else None
+
     def _dtype(self, written: str) -> str:
-        known = self._words.get(written)
+        known = self._dtypes.get(written)
         if known is None:
-            known = self._words[written] = written.removeprefix("torch.")
+            known = self._dtypes[written] = written.removeprefix("torch.")
+        return known
+
+    def _place(self, above: str, key: int | str) -> str:
+        known = self._places.get((above, key))
+        if known is None:
+            known = self._places[above, key] = f"{above}.{key}"
         return known
 
 
-def _collect(position: str, value: object, found: list[tuple[str, Mapping[str, object]]]) -> None:
-    """Every tensor or plain number below `value`, with its place in the arguments."""
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            if item is not None:
-                # A gradient is a list of one; its place is the parameter's name alone.
-                below = position if position.startswith("parameters_grad.") else f"{position}.{index}"
-                _collect(below, item, found)
-    elif isinstance(value, dict):
-        dtype, shape = value.get("dtype"), value.get("shape")
-        if isinstance(dtype, str) and isinstance(shape, list):
-            if all([isinstance(size, int) for size in shape]):  # noqa: C419  # no generator: half a million calls
-                found.append((position, value))
-        elif value.get("type") in {"int", "float"} and isinstance(value.get("value"), (int, float)):
-            found.append((position, value))
-        elif "type" not in value:
-            for key, item in value.items():
-                _collect(f"{position}.{key}", item, found)
-
-
 def _number(value: object) -> float | None:
-    if type(value) is float:
-        return value
     return float(value) if isinstance(value, (int, float)) else None
 
 

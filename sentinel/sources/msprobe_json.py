@@ -16,8 +16,8 @@ from typing import TextIO
 from sentinel.errors import UnreadableDump
 
 CHUNK_CHARS = 1 << 21
-# A key without escapes and the colon after it.
-_KEY = re.compile(r'[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*')
+# A comma, a key without escapes, the colon after it, and the beginning of an object.
+_NEXT = re.compile(r'[ \t\r\n]*,[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*(?=\{)')
 
 
 def entries(file: Path, header: dict[str, object]) -> Iterator[tuple[str, object]]:
@@ -114,26 +114,22 @@ class _Cursor:
         """The pairs of the object that begins here."""
         self.expect("{")
         while self.peek() != "}":
-            found = _KEY.match(self._text, self._at)
-            whole = self._at_once(found.end()) if found is not None else None
-            if found is not None and whole is not None:
-                self._at = whole[1]
-                yield found[1], whole[0]
-            else:
-                key = str(self.value())
-                self.expect(":")
-                yield key, self.value()
+            key = str(self.value())
+            self.expect(":")
+            yield key, self.value()
+            yield from self._whole_pairs()
             self.skip_comma()
         self._at += 1
 
-    def _at_once(self, at: int) -> tuple[object, int] | None:
-        """The object at a place of the text and where it ends; None where the text at hand does not hold all of it."""
-        if not self._text.startswith("{", at):
-            return None
-        try:
-            return self._decoder.raw_decode(self._text, at)
-        except json.JSONDecodeError:
-            return None
+    def _whole_pairs(self) -> Iterator[tuple[str, object]]:
+        """The pairs that follow, as long as the text at hand holds all of the next one and its value is an object."""
+        text, decode = self._text, self._decoder.scan_once
+        while found := _NEXT.match(text, self._at):
+            try:
+                value, self._at = decode(text, found.end())
+            except (json.JSONDecodeError, StopIteration):
+                return
+            yield found[1], value
 
     def _more(self) -> bool:
         if self._ended:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 MOST_EDITS = 400
 
 
-def common_subsequence(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
+def common_subsequence(one: Sequence[object], other: Sequence[object]) -> list[tuple[int, int]]:
     """Pairs of indices of equal items, rising on both sides.
 
     >>> common_subsequence("abcd", "axcd")
@@ -28,7 +28,7 @@ def common_subsequence(one: Sequence[str], other: Sequence[str]) -> list[tuple[i
     return pairs
 
 
-def _middle(one: Sequence[str], other: Sequence[str]) -> list[tuple[int, int]]:
+def _middle(one: Sequence[object], other: Sequence[object]) -> list[tuple[int, int]]:
     furthest = {1: 0}
     history: list[dict[int, int]] = []
     for edits in range(min(MOST_EDITS, len(one) + len(other)) + 1):

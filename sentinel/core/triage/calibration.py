@@ -47,10 +47,10 @@ def calibrate(pair: tuple[Side, Side], mapping: Mapping[str, str] | None = None)
     for _, mine, theirs in stage_pairs(pair[0], pair[1], []):
         for rank, other in rank_pairs(mine, theirs, "", []):
             _, forest, measured, _ = prepare(mine[rank], theirs[other], mapping or {})
-            judge = Deviating(forest, measured, Tolerance())
+            judge = Deviating(forest, measured, Tolerance(), learning=True)
             sighting = Sighting(judge, forest, measured, learning=True)
             list(Walk(forest, sighting).faults())
-            for group, score, _, _ in judge.seen:
+            for group, score in judge.seen:
                 if math.isfinite(score) and score * MARGIN > widened.get(group, 1.0):
                     widened[group] = score * MARGIN
             noise = noise.merged(count([*sighting.equal_seen, *(one.seen for one in sighting.sighted)]))

@@ -149,7 +149,8 @@ def judge_rows(forest: Forest, measured: Deviations) -> tuple[bool | None, str]:
 def _roots_first(forest: Forest) -> Sequence[Node]:
     """The calls that the rows enter through: forwards of the outermost modules, and the first of all."""
     forwards = [node for node in forest.nodes if node.pair.target.kind == "forward"]
-    outer = [node for node in forwards if node.parent is None and not node.pair.target.operation] or forwards[:1]
+    outermost = [node for node in forest.roots if node.pair.target.kind == "forward"]
+    outer = [node for node in outermost if not node.pair.target.operation] or forwards[:1]
     return [*sorted(outer, key=lambda node: node.start), *[node for node in forwards if _is_lookup(node)][:1]]
 
 

@@ -11,16 +11,21 @@ step of 2^-8 to 2^-7 is the least that norm and peak can show, so these are coun
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentinel.core.triage.pairing import RowPair
+from sentinel.records import LayerStat
 
 Floats = NDArray[np.float64]
+Key = TypeVar("Key", bound=Hashable)
+# norm, mean, max and min stand next to each other in a row.
+_STATISTICS = slice(LayerStat._fields.index("norm"), LayerStat._fields.index("min") + 1)
 
 # Bits of the significand, the hidden one included.
 PRECISION_BITS: Mapping[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
@@ -67,33 +72,35 @@ def deviations(rows: Sequence[RowPair], gaps: Mapping[str, float] | None = None)
             by element; it takes the place of the sum, which estimates it.
     """
     count = len(rows)
-    target, golden = _numbers(rows, 0), _numbers(rows, 1)
-    elements = np.array([max(_elements(g.shape), 1) for _, g in rows], dtype=np.float64)
-    bits = np.array([min(_bits(t.dtype), _bits(g.dtype)) for t, g in rows], dtype=np.float64)
-    integral = np.array([_is_integral(g.dtype) for _, g in rows], dtype=bool)
-    moved = np.array([t.shape != g.shape for t, g in rows], dtype=bool)
+    targets, goldens = [pair[0] for pair in rows], [pair[1] for pair in rows]
+    target, golden = _numbers(targets), _numbers(goldens)
+    mine, theirs = [row.shape for row in targets], [row.shape for row in goldens]
+    elements = np.maximum(_looked_up(theirs, _elements), 1.0)
+    kinds, others = [row.dtype for row in targets], [row.dtype for row in goldens]
+    bits = np.minimum(_looked_up(kinds, _bits), _looked_up(others, _bits))
+    integral = _looked_up(others, _is_integral).astype(bool)
+    moved = np.array([one != other for one, other in zip(mine, theirs, strict=True)], dtype=bool)
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(target - golden)
     # Both sides the same infinity or both NaN: nothing to say about this statistic; one side only: infinitely far.
     finite_target, finite_golden = np.isfinite(target), np.isfinite(golden)
     gap = np.where(finite_target & finite_golden, gap, np.nan)
-    one_sided = (finite_target != finite_golden) & ~_missing(rows, 0, target) & ~_missing(rows, 1, golden)
+    one_sided = (finite_target != finite_golden) & ~_missing(targets, target) & ~_missing(goldens, golden)
     size, units = _relative(target, golden, gap, elements, bits)
     size[np.any(one_sided, axis=1), :] = np.inf
     size[moved, :] = np.inf
     # A mask of booleans against one of numbers says the same in other words.
-    size[np.array([_kind(t.dtype) != _kind(g.dtype) for t, g in rows], dtype=bool), :] = np.nan
+    size[_looked_up(kinds, _kind) != _looked_up(others, _kind), :] = np.nan
     floor = _floors(target, golden, elements, bits)
     floor[integral, :] = (
         0.5 / np.maximum(np.nanmax(np.abs(np.nan_to_num(golden[integral])), axis=1, initial=1.0), 1.0)[:, None]
     )
-    same_sum = np.array([t.checksum == g.checksum or None in (t.checksum, g.checksum) for t, g in rows], dtype=bool)
-    checked = np.array([None not in (t.checksum, g.checksum) for t, g in rows], dtype=bool)
+    same_sum, checked = _checksums(targets, goldens)
     # Checksums alone say that something differs and not how much: as much as can be.
     alone = checked & np.all(np.isnan(size), axis=1)
     size[alone, :] = np.where(same_sum[alone], 0.0, 1.0)[:, None]
     floor[alone, :] = 2.0**-30
-    for index, (target_row, _) in enumerate(rows):
+    for index, target_row in enumerate(targets if gaps else ()):
         exactly = gaps.get(target_row.data) if gaps and target_row.data else None
         if exactly is not None:
             size[index, SUM] = exactly
@@ -105,7 +112,7 @@ def deviations(rows: Sequence[RowPair], gaps: Mapping[str, float] | None = None)
     beyond = np.maximum(np.nan_to_num(size, nan=0.0, posinf=np.inf) - floor, 0.0)
     reach = np.max(beyond * np.array([1.0, 1.0, 1.0 / TOKENS_SHARE]), axis=1, initial=0.0)
     level = np.stack([beyond[:, NORM], reach, HIDDEN_SHARE * reach], axis=1)
-    routed = _routed(rows)
+    routed = _routed(rows, moved)
     level[~np.isnan(routed), :2] = 0.0
     level[:, 2] = np.where(np.isnan(routed), level[:, 2], ROUTED_SHARE * np.sqrt(np.nan_to_num(routed)))
     level[:, 2] = np.maximum(level[:, 2], _one_token(rows, size, bits))
@@ -116,14 +123,14 @@ def deviations(rows: Sequence[RowPair], gaps: Mapping[str, float] | None = None)
 
 def growth(rows: Sequence[RowPair]) -> Floats:
     """Rows x (norm, max, min): by how many units of the last place the absolute values grew; NaN where that is unknown."""
-    target, golden = (_numbers(rows, side)[:, [0, 2, 3]] for side in (0, 1))
+    target, golden = (_numbers([pair[side] for pair in rows])[:, [0, 2, 3]] for side in (0, 1))
     bits = np.array([min(_bits(t.dtype), _bits(g.dtype)) for t, g in rows], dtype=np.float64)[:, None]
     with np.errstate(invalid="ignore"):
         grown: Floats = (target - golden) / _unit(golden, bits) * np.where(golden < 0, -1.0, 1.0)
     return np.where(np.isfinite(grown), grown, np.nan)
 
 
-def _routed(rows: Sequence[RowPair]) -> Floats:
+def _routed(rows: Sequence[RowPair], moved: NDArray[np.bool_]) -> Floats:
     """The difference in length as a share, where a call was given more or fewer rows of the same width; NaN for all others.
 
     Rounding flips the routing of a few tokens of a mixture of experts, so experts are given other token counts. A call that makes
@@ -131,9 +138,10 @@ def _routed(rows: Sequence[RowPair]) -> Floats:
     """
     shares = np.full(len(rows), np.nan)
     given_others: set[str] = set()
-    for index, (target, golden) in enumerate(rows):
+    for index in np.flatnonzero(moved).tolist():
+        target, golden = rows[index]
         mine, theirs = target.shape, golden.shape
-        if mine == theirs or target.direction == "parameters":
+        if target.direction == "parameters":
             continue
         if len(mine) == len(theirs) <= 2 and mine[1:] == theirs[1:]:
             if target.position.startswith(("input", "kwarg")):
@@ -146,35 +154,43 @@ def _routed(rows: Sequence[RowPair]) -> Floats:
 def _one_token(rows: Sequence[RowPair], size: Floats, bits: Floats) -> Floats:
     """For outputs of half-precision experts that are not the same numbers: one token of theirs may have gone elsewhere."""
     hidden = np.zeros(len(rows))
-    for index, (target, _) in enumerate(rows):
-        experts = target.module.endswith(".experts") and target.position.startswith("output")
-        if experts and bits[index] < PRECISION_BITS["float32"] and np.any(size[index] > 0):
+    differs = (bits < PRECISION_BITS["float32"]) & np.any(np.nan_to_num(size) > 0, axis=1)
+    for index in np.flatnonzero(differs).tolist():
+        target = rows[index][0]
+        if target.module.endswith(".experts") and target.position.startswith("output"):
             hidden[index] = ROUTED_SHARE / np.sqrt(max(1, _elements(target.shape[:-1])))
     return hidden
 
 
-def _numbers(rows: Sequence[RowPair], side: int) -> Floats:
+def _numbers(rows: Sequence[LayerStat]) -> Floats:
     """Rows x (norm, mean, max, min); absent is NaN."""
-    nan = float("nan")
-    values = [
-        (
-            nan if row.norm is None else row.norm,
-            nan if row.mean is None else row.mean,
-            nan if row.max is None else row.max,
-            nan if row.min is None else row.min,
-        )
-        for row in (pair[side] for pair in rows)
-    ]
-    return np.array(values, dtype=np.float64).reshape(len(rows), 4)
+    return np.array([row[_STATISTICS] for row in rows], dtype=np.float64).reshape(len(rows), 4)
 
 
-def _missing(rows: Sequence[RowPair], side: int, numbers: Floats) -> NDArray[np.bool_]:
-    """Which statistics are absent, and not NaN, on a side; `numbers` is what `_numbers` made of it."""
+def _missing(rows: Sequence[LayerStat], numbers: Floats) -> NDArray[np.bool_]:
+    """Which statistics are absent, and not NaN; `numbers` is what `_numbers` made of the rows."""
     absent = np.isnan(numbers)
     for place in np.flatnonzero(absent.any(axis=1)).tolist():
-        row = rows[place][side]
-        absent[place] = (row.norm is None, row.mean is None, row.max is None, row.min is None)
+        absent[place] = [number is None for number in rows[place][_STATISTICS]]
     return absent
+
+
+def _looked_up(keys: Sequence[Key], of: Callable[[Key], float]) -> Floats:
+    """A number for each key, computed once for equal ones."""
+    known = {key: float(of(key)) for key in set(keys)}
+    return np.array([known[key] for key in keys], dtype=np.float64)
+
+
+def _checksums(
+    targets: Sequence[LayerStat], goldens: Sequence[LayerStat]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which rows have no other checksum, and which have one on both sides."""
+    mine, theirs = [row.checksum for row in targets], [row.checksum for row in goldens]
+    if not any(mine) or not any(theirs):
+        return np.ones(len(mine), dtype=bool), np.zeros(len(mine), dtype=bool)
+    checked = np.array([None not in pair for pair in zip(mine, theirs, strict=True)], dtype=bool)
+    equal = np.array([one == other for one, other in zip(mine, theirs, strict=True)], dtype=bool)
+    return equal | ~checked, checked
 
 
 def _relative(target: Floats, golden: Floats, gap: Floats, elements: Floats, bits: Floats) -> tuple[Floats, Floats]:
@@ -228,22 +244,17 @@ def _floors(target: Floats, golden: Floats, elements: Floats, bits: Floats) -> F
 
 
 def _elements(shape: tuple[int, ...]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
+    return math.prod(shape)
 
 
-@cache
 def _bits(dtype: str) -> int:
     return PRECISION_BITS.get(dtype, _OTHER_BITS)
 
 
-@cache
-def _kind(dtype: str) -> str:
-    return "boolean" if dtype == "bool" else ("integer" if _is_integral(dtype) else "number")
+def _kind(dtype: str) -> int:
+    """0 for numbers, 1 for integers, 2 for booleans."""
+    return 2 if dtype == "bool" else int(_is_integral(dtype))
 
 
-@cache
 def _is_integral(dtype: str) -> bool:
     return dtype.startswith(("int", "uint", "bool"))

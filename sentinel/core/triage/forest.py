@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from sentinel.core.triage.pairing import Pair, RowPair
 
@@ -19,20 +20,28 @@ class Node:
     weights: list[int] = field(default_factory=list)
     gradients: list[int] = field(default_factory=list)
     children: list[Node] = field(default_factory=list)
-    parent: Node | None = None
     start: int = 0
+    backward: bool = False
+    """Whether this is a backward call."""
     forward: Node | None = None
     """For a backward call, the forward call that it belongs to."""
 
-    @property
-    def backward(self) -> bool:
-        """Whether this is a backward call."""
-        return self.pair.target.kind == "backward"
+    def rows_of(self, position: str) -> list[int]:
+        """Where the rows of a position belong."""
+        role = position.partition(".")[0]
+        if role in {"input", "kwarg"}:
+            return self.inputs
+        if role == "output":
+            return self.outputs
+        return self.weights if role == "parameters" else self.gradients
 
 
 @dataclass(slots=True)
 class Forest:
-    """The paired calls of one rank of one stage."""
+    """The paired calls of one rank of one stage.
+
+    Nodes know their children and not their parents: without cycles, a forest is gone as soon as it was judged.
+    """
 
     roots: list[Node]
     nodes: list[Node]
@@ -45,13 +54,11 @@ def grow(pairs: Sequence[Pair]) -> Forest:
     nodes: dict[int, Node] = {}
     gradients: list[Node] = []
     for pair in pairs:
-        node = Node(pair, start=pair.target.order)
+        node = Node(pair, start=pair.target.order, backward=pair.target.kind == "backward")
         nodes[id(pair.target)] = node
-        for row in pair.rows:
-            role = row[0].position.partition(".")[0]
-            place = {"input": node.inputs, "kwarg": node.inputs, "output": node.outputs, "parameters": node.weights}
-            place.get(role, node.gradients).append(len(rows))
-            rows.append(row)
+        for place, row in enumerate(pair.rows, start=len(rows)):
+            node.rows_of(row[0].position).append(place)
+        rows += pair.rows
         if pair.target.kind == "parameters_grad":
             gradients.append(node)
     _attach_gradients(gradients, nodes)
@@ -66,13 +73,12 @@ def grow(pairs: Sequence[Pair]) -> Forest:
         if above is None:
             roots.append(node)
         else:
-            node.parent = nodes[id(above)]
-            node.parent.children.append(node)
+            nodes[id(above)].children.append(node)
         if node.backward:
             node.forward = forwards.get(node.pair.target.key.removeprefix("B:"))
     for root in roots:
         _set_start(root)
-    roots.sort(key=lambda node: node.start)
+    roots.sort(key=attrgetter("start"))
     return Forest(roots, list(nodes.values()), rows)
 
 
@@ -104,5 +110,6 @@ def _set_start(root: Node) -> None:
             stack.append((node, True))
             stack += [(child, False) for child in node.children]
             continue
-        node.start = min([node.pair.target.order, *(child.start for child in node.children)])
-        node.children.sort(key=lambda child: child.start)
+        if node.children:
+            node.start = min(node.start, *[child.start for child in node.children])
+            node.children.sort(key=attrgetter("start"))

@@ -83,6 +83,7 @@ class Sighting:
         self.useful = any(golden.dtype in HALVES for _, golden in forest.rows)
         """Whether there is any row in half precision."""
         self._growth: list[tuple[float, float, float]] = growth(forest.rows).tolist() if self.useful else []
+        self._parents = {id(child): node for node in forest.nodes for child in node.children} if self.useful else {}
         self._equal_outputs = 0
         weights = [row for node in forest.nodes for row in node.weights]
         self._differed = bool(np.any(~measured.exact[weights]))
@@ -111,7 +112,7 @@ class Sighting:
 
     def _note(self, row: int, node: Node, explained: Level, role: str) -> None:
         full = role if role == "gradient" or not node.backward else f"backward {role}"
-        owner = (node.parent or node) if role == "input" else node
+        owner = self._parents.get(id(node), node) if role == "input" else node
         if self._exact[row]:
             self.equal.append((owner, full))
             self._equal_outputs += role == "output" and not self._differed

@@ -10,10 +10,12 @@ import numpy as np
 
 from sentinel.core.triage.deviation import Deviations
 from sentinel.core.triage.forest import Forest, Node
-from sentinel.core.triage.tolerance import HALVES, RowKind, Tolerance, Triple
+from sentinel.core.triage.tolerance import HALVES, RowKind, Terms, Tolerance, Triple
 from sentinel.core.triage.walk import NOTHING, Fault, Level
+from sentinel.records import LayerStat
 
 Group = tuple[str, str, str]
+"""Rows that share a tolerance: their role, the last name of their module, their dtype."""
 _INFINITE = float("inf")
 # Rows of equal numbers: more than a layer has, and in half precision, which hides differences, more than two.
 LONG_TRAIL, LONG_TRAIL_HALF, TRAIL_WINDOW = 30, 60, 15
@@ -102,9 +104,11 @@ class Trail:
 
 
 class Deviating:
-    """Judges rows of a pair by deviation and tolerance, and remembers every score."""
+    """Judges rows of a pair by deviation and tolerance, and remembers every score when it learns."""
 
-    def __init__(self, forest: Forest, measured: Deviations, tolerance: Tolerance) -> None:
+    def __init__(self, forest: Forest, measured: Deviations, tolerance: Tolerance, *, learning: bool = False) -> None:
+        self._learning = learning
+        self._kinds: dict[tuple[str, str, str, tuple[int, ...]], tuple[Group, Terms]] = {}
         self._rows = forest.rows
         self._sizes: list[tuple[float, float, float]] = measured.size.tolist()
         self._floors: list[tuple[float, float, float]] = measured.floor.tolist()
@@ -118,7 +122,8 @@ class Deviating:
         self._trail = Trail(
             broken=bool(np.any(~measured.exact[[row for node in forest.nodes for row in node.weights]]))
         )
-        self.seen: list[tuple[Group, float, int, Level]] = []
+        self.seen: list[tuple[Group, float]] = []
+        """Group and score of every row that deviates; only when learning."""
         self.fresh: list[Fresh] = []
 
     def level(self, row: int) -> Level:
@@ -142,20 +147,32 @@ class Deviating:
         if self._exact[row]:
             self._trail.step(self._sizes[row], self._floors[row], equal=True, half=False)
             return 0.0
-        shape = self._rows[row][1].shape
-        kind = RowKind(group_of(node, role, self._rows[row][1].dtype), shape)
-        allowed = self._tolerance.allowance(kind, self._floors[row], explained)
+        group, terms = self._kind(node, role, self._rows[row][1])
         # NaN: this statistic is not known on both sides; an infinite allowance: what came in was not finite already.
-        score = max(
-            size / least if size == size and least < _INFINITE else 0.0  # noqa: PLR0124
-            for size, least in zip(self._sizes[row], allowed, strict=True)
-        )
-        if score:
-            self.seen.append((kind.group, score, row, explained))
+        norm, peak, total = terms.allowance(self._floors[row], explained)
+        norm_size, peak_size, total_size = self._sizes[row]
+        score = norm_size / norm if norm_size > 0 and norm < _INFINITE else 0.0
+        if peak_size > score * peak and peak < _INFINITE:
+            score = peak_size / peak
+        if total_size > score * total and total < _INFINITE:
+            score = total_size / total
+        if score and self._learning:
+            self.seen.append((group, score))
         self._trail.near = self._trail.near or (score > 1 and self._trail.just_broken())
-        if self._trail.step(self._sizes[row], self._floors[row], equal=self._exact[row], half=kind.group[2] in HALVES):
+        if self._trail.step(self._sizes[row], self._floors[row], equal=False, half=group[2] in HALVES):
             return max(score, BROKEN_SCORE)
         return score
+
+    def _kind(self, node: Node, role: str, golden: LayerStat) -> tuple[Group, Terms]:
+        """The group of a row, and what all rows of its kind are allowed."""
+        if node.backward and role != "gradient":
+            role = f"backward {role}"
+        key = (role, node.pair.target.module.rpartition(".")[2], golden.dtype, golden.shape)
+        known = self._kinds.get(key)
+        if known is None:
+            group = key[:3]
+            known = self._kinds[key] = (group, self._tolerance.terms(RowKind(group, golden.shape)))
+        return known
 
     def confirmed(self, faults: Sequence[Fault]) -> list[Fault]:
         """The faults without one that only broke a trail of equal numbers, unless what follows bears it out."""
@@ -165,10 +182,3 @@ class Deviating:
         """Whether an expert saw other tokens: its weights' gradients then say nothing."""
         calls = [node, node.forward] if node.forward is not None else [node]
         return any(self._routed[row] for call in calls for row in call.inputs)
-
-
-def group_of(node: Node, role: str, dtype: str) -> Group:
-    """Rows that share a tolerance: their role, the last name of their module, their dtype."""
-    if node.backward and role != "gradient":
-        role = f"backward {role}"
-    return (role, node.pair.target.module.rpartition(".")[2], dtype)

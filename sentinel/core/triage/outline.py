@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from sentinel.records import LayerStat
 
 _WRAPPERS = re.compile(r"(^|\.)(_fsdp_wrapped_module|_checkpoint_wrapped_module|_orig_mod|_forward_module)(?=\.|$)")
-_CALL = re.compile(r"\.(\d+)(?:\.(?:forward|backward))?$")
 
 Rename = Callable[[str], str]
 
@@ -43,22 +43,22 @@ class Entry:
     """For a backward entry, the forward whose graph it walked."""
     primary: Entry | None = None
     """For a recomputed forward, its first run."""
-    children: list[Entry] = field(default_factory=list)
 
 
 def outline(stats: Sequence[LayerStat], rename: Rename | None = None) -> list[Entry]:
-    """The entries of a dump in order of completion, with parents and children set."""
-    entries = [_entry(name, tuple(rows), rename) for name, rows in groupby(stats, key=lambda row: row.name)]
+    """The entries of a dump in order of completion, with parents set."""
+    paths = {path: clean_path(path) for path in {row.module for row in stats}}
+    if rename is not None:
+        paths = {path: rename(clean) for path, clean in paths.items()}
+    entries = [_entry(tuple(rows), paths) for _, rows in groupby(stats, key=attrgetter("name"))]
     _unwrap_list_index(entries)
     forwards = [entry for entry in entries if entry.kind == "forward"]
     backwards = [entry for entry in entries if entry.kind == "backward"]
     primaries = _mark_recomputed(forwards, backwards)
     _nest_forwards(forwards)
     _nest_backwards(forwards, backwards)
-    for entry in entries:
+    for entry in forwards if primaries else ():
         entry.primary = primaries.get(id(entry))
-        if entry.parent is not None:
-            entry.parent.children.append(entry)
     return entries
 
 
@@ -71,16 +71,25 @@ def clean_path(path: str) -> str:
     return _WRAPPERS.sub("", path).lstrip(".")
 
 
-def _entry(name: str, rows: tuple[LayerStat, ...], rename: Rename | None) -> Entry:
+def _entry(rows: tuple[LayerStat, ...], paths: dict[str, str]) -> Entry:
+    """One call; `paths` remembers what became of the module paths so far."""
     first = rows[0]
+    name, kind = first.name, first.direction
     operation = not name.startswith("Module.")
-    kind = "parameters_grad" if all(row.position.startswith("parameters_grad") for row in rows) else ""
-    kind = kind or next((row.direction for row in rows if row.direction != "parameters"), "forward")
-    found = _CALL.search(name)
-    module = first.module if operation else clean_path(first.module)
-    if rename is not None and not operation:
-        module = rename(module)
-    return Entry(name, module, kind, int(found[1]) if found else 0, first.order, operation, first.parent, rows)
+    if kind == "parameters":
+        # The gradients of parameters are an entry of their own; parameters stand beside what was computed with them.
+        gradients = first.position.startswith("parameters_grad")
+        kind = "parameters_grad" if gradients else next((r.direction for r in rows if r.direction != kind), "forward")
+    module = first.module if operation else paths[first.module]
+    return Entry(name, module, kind, _call_number(name), first.order, operation, first.parent, rows)
+
+
+def _call_number(name: str) -> int:
+    """The number of the call: `X.forward.3` of modules, `X.3.forward` of operations; 0 where there is none."""
+    head, _, last = name.rpartition(".")
+    if last in {"forward", "backward"}:
+        last = head.rpartition(".")[2]
+    return int(last) if last.isdecimal() else 0
 
 
 def _unwrap_list_index(entries: list[Entry]) -> None:
@@ -184,9 +193,9 @@ def key_forwards(entries: Sequence[Entry], shared: Container[str]) -> dict[str, 
     """
     counter = Counter()
     operations: dict[str, list[Entry]] = defaultdict(list)
-    forwards = [entry for entry in entries if entry.kind in {"forward", "recompute"}]
+    forwards = list(_calls_in_order([entry for entry in entries if entry.kind in {"forward", "recompute"}]))
     for kind in ("forward", "recompute"):
-        for entry in _calls_in_order(forwards):
+        for entry in forwards:
             if entry.kind != kind:
                 continue
             above = entry.parent
@@ -216,8 +225,11 @@ def key_others(entries: Sequence[Entry]) -> None:
 
 def _calls_in_order(forwards: Sequence[Entry]) -> Iterator[Entry]:
     """Parents before their children, siblings in order of completion."""
-    pending = deque(entry for entry in forwards if entry.parent is None)
+    inside: dict[int, list[Entry]] = defaultdict(list)
+    for entry in forwards:
+        inside[id(entry.parent)].append(entry)
+    pending = deque(inside[id(None)])
     while pending:
         entry = pending.popleft()
         yield entry
-        pending.extend(child for child in entry.children if child.kind in {"forward", "recompute"})
+        pending.extend(inside.get(id(entry), ()))

@@ -68,10 +68,9 @@ def _align(mine: list[Entry], theirs: list[Entry]) -> None:
         theirs[other].key = mine[one].key
 
 
-def _shape_of_call(entry: Entry) -> str:
+def _shape_of_call(entry: Entry) -> tuple[str, list[int]]:
     """An operation's name, and how many dimensions its arguments have."""
-    inputs = [row for row in entry.rows if row.position.startswith("input.")]
-    return f"{entry.module}({','.join(str(len(row.shape)) for row in inputs)})"
+    return entry.module, [len(row.shape) for row in entry.rows if row.position.startswith("input.")]
 
 
 def renaming(
@@ -100,6 +99,8 @@ def renaming(
 
 
 def _pair(entry: Entry, other: Entry) -> Pair:
+    if [row.position for row in entry.rows] == [row.position for row in other.rows]:
+        return Pair(entry, other, tuple(zip(entry.rows, other.rows, strict=True)))
     theirs = {row.position: row for row in other.rows}
     rows = []
     lone = []

@@ -51,6 +51,32 @@ class RowKind:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """The allowance of a kind of row, as far as it does not depend on the row; each for norm, peak and sum."""
+
+    floor: Triple
+    """Factor on the row's floor."""
+    norm: Triple
+    """Gain of what came in deviating in its norm."""
+    any: Triple
+    """Gain of what came in deviating in any statistic."""
+    least: float
+    """What came in is taken as at least this."""
+    added: Triple
+    """What the operation may add on its own."""
+
+    def allowance(self, floor: Triple, reached: tuple[float, float, float]) -> Triple:
+        """The deviation in norm, peak and sum that is no evidence."""
+        norm, reach, _ = reached
+        reach = max(reach, self.least)
+        return (
+            self.floor[0] * floor[0] + self.norm[0] * norm + self.any[0] * reach + self.added[0],
+            self.floor[1] * floor[1] + self.norm[1] * norm + self.any[1] * reach + self.added[1],
+            self.floor[2] * floor[2] + self.norm[2] * norm + self.any[2] * reach + self.added[2],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Tolerance:
     """Allowances, widened per group of rows where clean pairs needed it."""
 
@@ -64,6 +90,10 @@ class Tolerance:
 
     def allowance(self, row: RowKind, floor: Triple, reached: tuple[float, float, float]) -> Triple:
         """The deviation in norm, peak and sum that is no evidence, where `reached` (norm, any) came in."""
+        return self.terms(row).allowance(floor, reached)
+
+    def terms(self, row: RowKind) -> Terms:
+        """What of the allowance all rows of a kind share."""
         role, _, dtype = row.group
         table = {"output": FACTORS, "input": FACTORS, "gradient": GRADIENT_FACTORS}.get(role, BACKWARD_FACTORS)
         factors = table["half" if dtype in HALVES else "single"]
@@ -74,16 +104,21 @@ class Tolerance:
         shared = max(1.0, math.sqrt(tokens / SHARING_TOKENS))
         if role == "gradient" and len(row.shape) == 1:
             wide *= SUMMED_GRADIENT
-
-        def of(index: int) -> float:
-            any_gain = MOVED_NORM_GAIN if index == 0 and self.moved is not None else ANY_GAINS[index]
-            any_gain += SMALL_NORM / math.sqrt(elements) if index == 0 else 0.0
-            any_gain *= shared if index == 2 else 1.0
-            passed = (
-                NORM_GAINS[index] * reached[0]
-                + any_gain * max(reached[1], self.moved or 0.0)
-                + FRESH[index] * self.background
-            )
-            return wide * (factors[index] * floor[index] + few * passed)
-
-        return (of(0), of(1), of(2))
+        passed = wide * few
+        moved = self.moved is not None
+        gains = (
+            (MOVED_NORM_GAIN if moved else ANY_GAINS[0]) + SMALL_NORM / math.sqrt(elements),
+            ANY_GAINS[1],
+            ANY_GAINS[2] * shared,
+        )
+        return Terms(
+            (wide * factors[0], wide * factors[1], wide * factors[2]),
+            (passed * NORM_GAINS[0], passed * NORM_GAINS[1], passed * NORM_GAINS[2]),
+            (passed * gains[0], passed * gains[1], passed * gains[2]),
+            self.moved or 0.0,
+            (
+                passed * FRESH[0] * self.background,
+                passed * FRESH[1] * self.background,
+                passed * FRESH[2] * self.background,
+            ),
+        )

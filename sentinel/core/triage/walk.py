@@ -34,12 +34,13 @@ class Fault:
 
 def most(*levels: Level) -> Level:
     """The largest of each."""
-    norm = reach = hidden = 0.0
+    found = NOTHING
     for level in levels:
-        if level is NOTHING:
-            continue
-        norm, reach, hidden = max(norm, level[0]), max(reach, level[1]), max(hidden, level[2])
-    return (norm, reach, hidden) if norm or reach or hidden else NOTHING
+        if found is NOTHING or level is NOTHING:
+            found = level if found is NOTHING else found
+        elif level is not found:
+            found = (max(found[0], level[0]), max(found[1], level[1]), max(found[2], level[2]))
+    return found
 
 
 class Judge(Protocol):
@@ -62,6 +63,8 @@ class Walk:
         self.forest = forest
         self.judge = judge
         self._hidden = 0.0
+        self._levels: dict[int, Level] = {}
+        """By identity of a node's list of rows."""
 
     def faults(self) -> Iterator[Fault]:
         """Every origin, first to last; what an earlier origin explains is none."""
@@ -101,7 +104,8 @@ class Walk:
             forward = node.forward
             given = most(given, self._level(forward.inputs), self._level(forward.outputs), self._level(forward.weights))
         yield from self._children(node.children, node, given)
-        given = most(given, *(self._level([*child.inputs, *child.outputs]) for child in node.children))
+        for child in node.children:
+            given = most(given, self._level(child.inputs), self._level(child.outputs))
         given = most(given, self._unseen())
         self.judge.outputs(node, own)
         for rows, role in ((node.outputs, "output"), (node.gradients, "gradient")):
@@ -110,9 +114,14 @@ class Walk:
                 yield Fault(node, node, fault[0], fault[1], None)
 
     def _level(self, rows: list[int]) -> Level:
-        level = most(*[self.judge.level(row) for row in rows]) if rows else NOTHING
-        self._hidden = max(self._hidden, level[2])
-        return level
+        """What a list of rows of a node carries; asked several times, and always the same."""
+        if not rows:
+            return NOTHING
+        known = self._levels.get(id(rows))
+        if known is None:
+            known = self._levels[id(rows)] = most(*[self.judge.level(row) for row in rows])
+            self._hidden = max(self._hidden, known[2])
+        return known
 
     def _unseen(self) -> Level:
         """What of a deviation so far may have passed through tensors whose statistics do not show it."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A module that just crosses the line is not blamed where another stands far out."""
 
-from dataclasses import replace
-
 from sentinel.core.triage import compare
 from sentinel.records import LayerStat
 
@@ -28,7 +26,7 @@ def chain():
 def changed(rows, module, factor):
     """The rows with the norm of one module's output, and of what is fed from it, off by a factor."""
     start = next(i for i, r in enumerate(rows) if r.module == module and r.position == "output.0")
-    return [replace(r, norm=r.norm * factor) if i >= start else r for i, r in enumerate(rows)]
+    return [r._replace(norm=r.norm * factor) if i >= start else r for i, r in enumerate(rows)]
 
 
 def first_of(target):

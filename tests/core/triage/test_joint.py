@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evidence that only all numbers of a module together carry, and what clean pairs teach about it."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

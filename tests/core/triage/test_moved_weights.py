@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A weight that an update can have moved is not blamed; one that no update can have moved is."""
 
-from dataclasses import replace
-
 from sentinel.core.triage import compare
 from sentinel.records import LayerStat
 
@@ -36,14 +34,14 @@ def with_fault(rows, module):
     """The norm of a module's output, and of what is fed from it, is off."""
     start = next(i for i, r in enumerate(rows) if r.module == module and r.position == "output.0")
     return [
-        replace(r, norm=r.norm * 1.05) if i >= start and r.direction == "forward" else r for i, r in enumerate(rows)
+        r._replace(norm=r.norm * 1.05) if i >= start and r.direction == "forward" else r for i, r in enumerate(rows)
     ]
 
 
 def moved(rows, by):
     """The rows with weights moved: (module, position) -> distance."""
     return [
-        replace(r, max=r.max + by[r.module, r.position], min=r.min - by[r.module, r.position])
+        r._replace(max=r.max + by[r.module, r.position], min=r.min - by[r.module, r.position])
         if (r.module, r.position) in by
         else r
         for r in rows
