@@ -202,13 +202,14 @@ class Actor(Process):
     @staticmethod
     @contextlib.contextmanager
     def place(_root: Path):
-        """A cluster of one node."""
+        """A cluster of one node, whose many words about every death go nowhere."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         import ray
 
         ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         try:
-            yield
+            with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+                yield
         finally:
             ray.shutdown()
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
+import logging
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +16,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -21,7 +25,11 @@ from bench.verdict import step
 from sentinel.daemon.house import House
 from sentinel.storage.retention import Retention
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 RUNS, METRICS, STEPS = 20, 100, 60
+IDLE_SECONDS = 60.0
 
 
 def run() -> list[dict]:
@@ -160,27 +168,32 @@ def restart(home: Path) -> list[dict]:
 
 
 def idle() -> list[dict]:
-    """Memory and time of a daemon that waits: in a process of its own, and as Ray's actor beside an empty actor."""
-    code = "import time, tempfile; from sentinel.daemon.house import House; house = House(f'home: {tempfile.mkdtemp()}\\nhttp: {{port: 0}}'); print(1, flush=True); time.sleep(120)"
+    """Memory and time of a daemon that waits: in a process of its own, as Ray's actor, and an empty actor, all in the same minute."""
+    code = "import time, tempfile; from sentinel.daemon.house import House; house = House(f'home: {tempfile.mkdtemp()}\\nhttp: {{port: 0}}'); print(1, flush=True); time.sleep(600)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
-    memory, share = waited(process.pid)
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    try:
+        with actors() as (daemon, empty):
+            (alone, share), (memory, in_ray), (bare, bare_share) = waited(process.pid, daemon, empty)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
     return [
-        {"name": "idle daemon without Ray: memory", "value": memory, "unit": "MB", "limit": None},
+        {"name": "idle daemon without Ray: memory", "value": alone, "unit": "MB", "limit": None},
         {"name": "idle daemon without Ray: share of a core", "value": share, "unit": "%", "limit": 1.0},
-        *idle_in_ray(),
+        {"name": "idle daemon in Ray: memory", "value": memory, "unit": "MB", "limit": 150.0},
+        {"name": "empty Ray actor: memory", "value": bare, "unit": "MB", "limit": None},
+        {"name": "idle daemon in Ray: share of a core", "value": in_ray, "unit": "%", "limit": 1.0},
+        {"name": "empty Ray actor: share of a core", "value": bare_share, "unit": "%", "limit": None},
+        {"name": "idle daemon in Ray: Sentinel's own share", "value": in_ray - bare_share, "unit": "%", "limit": None},
     ]
 
 
-def idle_in_ray() -> list[dict]:
-    """The same of the actor. An empty one that answered once has loaded what Ray loads by itself: pydantic, starlette, pyarrow."""
-    import logging
-    import os
-
+@contextlib.contextmanager
+def actors() -> Iterator[tuple[int, int]]:
+    """Process ids of the daemon as Ray's actor, and of an empty one that has loaded what Ray loads with a first answer."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
@@ -196,26 +209,26 @@ def idle_in_ray() -> list[dict]:
             daemon = ray_actor.connect_or_start(f"home: {home}\nhttp: {{port: 0}}\n", by_hand=True)
             empty = ray.remote(num_cpus=0)(Empty).remote()
             ray.get(empty.pid.remote())  # what is loaded with the first answer counts
-            pids = [ray.get(daemon.query.remote("status"))["pid"], ray.get(empty.pid.remote())]
-            (memory, share), (bare, bare_share) = map(waited, pids)
+            yield ray.get(daemon.query.remote("status"))["pid"], ray.get(empty.pid.remote())
             ray.get(daemon.shut_down.remote())
             ray.kill(daemon, no_restart=True)
     finally:
         ray.shutdown()
+
+
+def waited(*pids: int) -> list[tuple[float, float]]:
+    """MB of memory (resident) and percent of a core of some processes over one minute, after 10 s of rest."""
+    time.sleep(10)
+    before, began = [cpu_seconds(pid) for pid in pids], time.monotonic()
+    time.sleep(IDLE_SECONDS)
+    seconds = time.monotonic() - began
     return [
-        {"name": "idle daemon in Ray: memory", "value": memory, "unit": "MB", "limit": 150.0},
-        {"name": "empty Ray actor: memory", "value": bare, "unit": "MB", "limit": None},
-        {"name": "idle daemon in Ray: share of a core", "value": share, "unit": "%", "limit": 1.0},
-        {"name": "empty Ray actor: share of a core", "value": bare_share, "unit": "%", "limit": None},
+        (psutil.Process(pid).memory_info().rss / 1e6, (cpu_seconds(pid) - spent) / seconds * 100)
+        for pid, spent in zip(pids, before, strict=True)
     ]
 
 
-def waited(pid: int) -> tuple[float, float]:
-    """MB of memory (resident) and percent of a core over 20 s, after 5 s of rest."""
-    seen = psutil.Process(pid)
-    time.sleep(5)
-    before = seen.cpu_times()
-    time.sleep(20)
-    after = seen.cpu_times()
-    share = (after.user + after.system - before.user - before.system) / 20 * 100
-    return seen.memory_info().rss / 1e6, share
+def cpu_seconds(pid: int) -> float:
+    """What the threads of a process have run so far; the scheduler counts it in nanoseconds, `times` in hundredths."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
