@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""From Alertmanager's webhook to the robots of DingTalk, Feishu (Lark) and WeCom, which want messages of their own forms.
+"""From the webhooks of Alertmanager and of Sentinel to the robots of DingTalk, Feishu (Lark) and WeCom, which want their own forms.
 
     bridge.py --config bridge.json [--listen 127.0.0.1:9478]
 
@@ -10,7 +10,8 @@ bridge.json names the robots; a secret is what the robot's page calls signature 
      "feishu":   {"url": "https://HOST/open-apis/bot/v2/hook/TOKEN", "secret": "..."},
      "wecom":    {"url": "https://HOST/cgi-bin/webhook/send?key=TOKEN"}}
 
-Alertmanager posts to /dingtalk, /feishu or /wecom. What a robot refuses is answered with 502, so that Alertmanager tries
+Alertmanager posts to /dingtalk, /feishu or /wecom; so does Sentinel itself where there is no Alertmanager, with
+`alerts: {webhook: "http://127.0.0.1:9478/dingtalk"}`. What a robot refuses is answered with 502, so that the sender tries
 again and shows it. Standard library only; the file can be copied anywhere. Addresses are never printed: they hold secrets.
 """
 
@@ -36,6 +37,26 @@ MOST_ALERTS = 8
 TEXT_BYTES = {"dingtalk": 18000, "feishu": 18000, "wecom": 4000}
 """Bytes of text that a robot takes, with room to spare."""
 SECONDS = 10.0
+
+
+def notification_of(document: dict) -> dict:
+    """Return what was posted in Alertmanager's form; Sentinel's own message tells of one incident.
+
+    Raises:
+        TypeError: it is neither of the two.
+    """
+    if isinstance(document.get("alerts"), list) and document["alerts"]:
+        return document
+    if not isinstance(document.get("incident"), dict):
+        raise TypeError("neither")
+    said = {
+        "summary": document.get("title"),
+        "description": document.get("text"),
+        "report_url": document.get("report_url"),
+    }
+    labels = {"alertname": "SentinelIncident", "severity": document["incident"].get("severity", "")}
+    status = "resolved" if document.get("change") == "closed" else "firing"
+    return {"alerts": [{"status": status, "labels": labels, "annotations": {k: v for k, v in said.items() if v}}]}
 
 
 def text_of(notification: dict, limit: int) -> tuple[str, str]:
@@ -120,7 +141,7 @@ def deliver(name: str, robot: dict, notification: dict, now: float) -> str | Non
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers Alertmanager."""
+    """Answers Alertmanager and Sentinel."""
 
     robots: ClassVar[dict] = {}
     timeout = SECONDS
@@ -138,10 +159,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _deliver(self, name: str, body: bytes) -> None:
         try:
-            notification = json.loads(body)
+            notification = notification_of(json.loads(body))
             why = deliver(name, self.robots[name], notification, time.time())
         except (ValueError, AttributeError, TypeError) as error:
-            self._say(400, f"not a notification of Alertmanager: {type(error).__name__}")
+            self._say(400, f"neither a notification of Alertmanager nor a message of Sentinel: {type(error).__name__}")
             return
         self._say(200 if why is None else 502, why or "delivered")
 

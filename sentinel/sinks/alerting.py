@@ -8,6 +8,7 @@ a sentence for the status page.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 import urllib.error
 import urllib.parse
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SEVERITIES = ("warning", "critical")
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5
+_ANSWER_BYTES = 65536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,8 +119,12 @@ class Alerts:
                 url, data=data, headers={"Content-Type": "application/json"}, method="POST"
             )
             try:
-                with urllib.request.urlopen(request, timeout=self._settings.timeout_seconds):  # noqa: S310
+                with urllib.request.urlopen(request, timeout=self._settings.timeout_seconds) as answer:  # noqa: S310
+                    refusal = robots_refusal(answer.read(_ANSWER_BYTES))
+                if refusal is None:
                     return []
+                why = refusal
+                break
             except urllib.error.HTTPError as error:
                 error.close()
                 why = f"answered {error.code}"
@@ -129,6 +135,27 @@ class Alerts:
         # The URL is not repeated: a webhook's address often holds its secret.
         host = urllib.parse.urlsplit(url).hostname
         return [f"{name} at {host}: {why}"]
+
+
+def robots_refusal(answer: bytes) -> str | None:
+    """Return why the robot of a chat took nothing; None where it did, or where no robot answered.
+
+    DingTalk, WeCom (`errcode`) and Feishu (`code` with `msg`) answer 200 to a message that is not of their own form.
+    """
+    try:
+        said = json.loads(answer)
+    except ValueError:
+        return None
+    if not isinstance(said, dict):
+        return None
+    code = said.get("errcode", said.get("code") if "msg" in said else None)
+    # Other services say 200 in the body, too.
+    if not isinstance(code, int) or code in (0, 200):
+        return None
+    why = str(said.get("errmsg") or said.get("msg") or "")[:100]
+    return (
+        f"the robot answered {code} {why}; chat robots want their own form: deploy/alertmanager/bridge.py goes between"
+    )
 
 
 def title(incident: Incident) -> str:

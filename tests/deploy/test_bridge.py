@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.records import Incident
+from sentinel.sinks.alerting import Alerts, AlertSettings
+
 FILE = Path(__file__).parents[2] / "deploy/alertmanager/bridge.py"
 spec = importlib.util.spec_from_file_location("bridge", FILE)
 bridge = importlib.util.module_from_spec(spec)
@@ -92,6 +95,24 @@ def test_each_robot_gets_its_own_form(serve, name):
     assert body.get("msgtype", body.get("msg_type")) == {"feishu": "interactive"}.get(name, "markdown")
 
 
+@pytest.mark.parametrize(("change", "state"), [("opened", "告警 1"), ("closed", "已恢复")])
+def test_sentinels_own_message_needs_no_alertmanager(serve, change, state):
+    """As the daemon sends it to `alerts.webhook`."""
+    got = []
+    url = serve(bridge.Handler, robots={"dingtalk": {"url": f"{serve(Robot, got=got)}/send?key=K"}})
+    told = Incident(
+        id="r:1", run="r", kind="drift", state="closed" if change == "closed" else "open",
+        opened_at_step=7, closed_at_step=None, severity="critical", stage="actor_update", suspects=(), findings=(), because="grad_norm 价 9",
+    )  # fmt: skip
+    sender = Alerts(AlertSettings(webhook=f"{url}/dingtalk", page_url="http://d"), pause=lambda _: None)
+
+    assert sender.send(told, change, {"severity": "critical"}) == ()
+    ((_, body),) = got
+    text = body["markdown"]["text"]
+    assert state in text
+    assert all(part in text for part in ("drift in actor_update", "价 9", "critical", "http://d/reports/r%3A1"))
+
+
 def test_dingtalk_is_signed_in_the_address():
     url, _ = bridge.dingtalk("t", "x", "https://h/send?access_token=a", "SECq", 1.5)
 
@@ -133,6 +154,8 @@ def test_a_robot_that_is_away_is_a_refusal(serve):
         ("/wecom", b"", 413),
         ("/wecom", b"{", 400),
         ("/wecom", b"[]", 400),
+        ("/wecom", b"{}", 400),
+        ("/wecom", b'{"alerts": []}', 400),
     ],
 )
 def test_what_is_no_notification_is_refused(serve, path, body, status):

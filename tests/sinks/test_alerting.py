@@ -47,6 +47,33 @@ def test_a_webhook_gets_the_incident_without_bare_nan(receiver):
     assert body["report_url"] == "http://127.0.0.1:1/reports/run%201%3A1"
 
 
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        (b'{"errcode": 300001, "errmsg": "param error"}', True),
+        (b'{"code": 19002, "msg": "params error, msg_type need", "data": {}}', True),
+        (b'{"errcode": 0, "errmsg": "ok"}', False),
+        (b'{"code": 0, "msg": "success", "StatusCode": 0}', False),
+        (b'{"code": 200, "msg": "OK"}', False),
+        (b'{"code": 7}', False),
+        (b"ok", False),
+        (b"[1]", False),
+        (b"", False),
+    ],
+)
+def test_a_chat_robot_that_refuses_in_its_answer_is_not_taken_for_delivery(answer, refused):
+    """Robots say 200 to a message that is not of their form; nobody would ever see it."""
+    receiver = Receiver(200, answer=answer)
+    failures = alerts(receiver.url + "/robot/send?access_token=HIDDEN").send(incident(), "opened", {})
+    receiver.close()
+
+    assert len(receiver.got) == 1
+    assert bool(failures) == refused
+    if refused:
+        assert "bridge.py" in failures[0]
+        assert "HIDDEN" not in failures[0]
+
+
 def test_alertmanager_gets_one_alert_with_stable_labels(receiver):
     """Alertmanager's v2 form: labels that group, annotations that explain."""
     sender = Alerts(AlertSettings(alertmanager=receiver.url + "/"))

@@ -7,9 +7,9 @@ import threading
 
 
 class Receiver:
-    """A webhook receiver that answers with the given codes, one after the other, the last one for good."""
+    """A webhook receiver that answers with the given codes, one after the other, the last one for good, and one text."""
 
-    def __init__(self, *codes):
+    def __init__(self, *codes, answer=b""):
         self.got = []
         codes = list(codes)
         receiver = self
@@ -19,7 +19,9 @@ class Receiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.got.append((self.path, json.loads(body)))
                 self.send_response(codes.pop(0) if len(codes) > 1 else codes[0])
+                self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
+                self.wfile.write(answer)
 
             def log_message(self, *args):
                 pass
