@@ -29,6 +29,7 @@ PARTS = (
     "chaos",
     "rollout",
     "triage",
+    "triage_speed",
     "cycles",
     "hardware",
     "live",

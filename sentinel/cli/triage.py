@@ -66,12 +66,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bundle(path: str | None) -> str | None:
+    if path is None:
+        return None
     from pathlib import Path
 
     from sentinel.errors import BaselineError
     from sentinel.storage.bundle import is_bundle
 
-    if path is not None and not (Path(path).is_file() and is_bundle(Path(path))):
+    if not (Path(path).is_file() and is_bundle(Path(path))):
         raise BaselineError(path, "is no baseline bundle; make one with sentinel baseline record")
     return path
 

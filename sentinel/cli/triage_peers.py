@@ -156,7 +156,7 @@ def quiet() -> Iterator[None]:
 
 def module_of_row(name: str) -> str:
     """The module path in a row name of msprobe's."""
-    from sentinel.sources.msprobe_dump import split_name
+    from sentinel.sources.msprobe_rows import split_name
 
     head = name
     for mark in (".input.", ".output.", ".parameters.", ".parameters_grad.", ".input_args.", ".kwargs."):

@@ -64,9 +64,11 @@ def of_baseline(path: Path | str | None) -> Calibration:
     Raises:
         BaselineError: the bundle cannot be used.
     """
+    if path is None:
+        return shipped()
     from sentinel.storage.bundle import is_bundle, open_bundle  # costs a second, and most pairs need none
 
-    if path is None or not Path(path).is_file() or not is_bundle(Path(path)):
+    if not Path(path).is_file() or not is_bundle(Path(path)):
         return shipped()
     content = open_bundle(path).calibration()
     return shipped() if content is None else shipped().merged(restored(content, path))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sentinel.errors import UnreadableDump
 from sentinel.sources import msprobe_json
-from sentinel.sources.msprobe_dump import find_dumps, read_dump, read_rank, split_name, steps_of
+from sentinel.sources.msprobe_dump import find_dumps, read_dump, read_rank, steps_of
+from sentinel.sources.msprobe_rows import split_name
 from tests.support.dumps import edit, tensors, unpack
 
 
