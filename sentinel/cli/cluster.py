@@ -75,6 +75,8 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     Raises:
         UnreachableError: it took longer, or Ray says that the daemon does not answer.
     """
+    # Before Ray is imported: it looks at the environment then, and never again.
+    prepare_authentication()
     outcome: list[tuple[bool, Any]] = []
 
     def run() -> None:
@@ -95,7 +97,7 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
         raise result
     if type(result).__module__.startswith("ray") or isinstance(result, ConnectionError):
         first = str(result).strip().split("\n")[0]
-        raise UnreachableError(f"the daemon does not answer: {type(result).__name__}: {first}")
+        raise UnreachableError(f"the daemon does not answer: {type(result).__name__}: {first}{_token_hint(result)}")
     raise result
 
 
@@ -110,7 +112,6 @@ def connect(args: argparse.Namespace) -> str:
     if address is None:
         raise AbsentError("no Ray cluster is running here, and RAY_ADDRESS names none")
     knock(address)
-    prepare_authentication()
     import ray
 
     # Ray warns that a thread other than the main one sets no signal handlers; none are wanted here.
@@ -184,6 +185,15 @@ def _answers(address: str) -> bool:
             return True
     except (OSError, OverflowError):
         return False
+
+
+def _token_hint(error: BaseException) -> str:
+    """What to try where a cluster cannot be joined; Ray says nothing of tokens in what it raises."""
+    if not isinstance(error, ConnectionError):
+        return ""
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        return " (the cluster may have another token: compare ~/.ray/auth_token with the head's)"
+    return " (the cluster may want a token: copy ~/.ray/auth_token from its head, export RAY_AUTH_MODE=token)"
 
 
 def prepare_authentication() -> None:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +127,49 @@ def test_a_mode_that_is_set_stays(tmp_path, monkeypatch):
     cluster.prepare_authentication()
 
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "up",
+        "status",
+        "down",
+        "down --run r",
+        "reload",
+        "attach {log} --run r",
+        "incidents list",
+        "captures list",
+        "captures request --run r --stages actor_update",
+    ],
+)
+def test_no_verb_imports_ray_before_it_has_said_that_there_is_a_token(tmp_path, verb):
+    """Ray reads the environment when it is imported, and never again: a mode that is set later joins no cluster."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("x")
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "data": {"actor/grad_norm": 1.0}}\n')
+    (tmp_path / "lib" / "ray").mkdir(parents=True)
+    seen = tmp_path / "seen"
+    (tmp_path / "lib" / "ray" / "__init__.py").write_text(
+        f"import os\nopen({str(seen)!r}, 'a').write(os.environ.get('RAY_AUTH_MODE', 'none') + ' ')\nraise ConnectionError('no')\n"
+    )
+    root = str(Path(__file__).parents[2])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+            "HOME": str(tmp_path),
+            "RAY_ADDRESS": f"127.0.0.1:{server.getsockname()[1]}",
+            "PYTHONPATH": os.pathsep.join((str(tmp_path / "lib"), root)),
+        }
+        words = verb.format(log=tmp_path / "metrics.jsonl").split()
+        done = subprocess.run(
+            [sys.executable, "-m", "sentinel", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+
+    assert seen.exists(), done.stderr
+    assert set(seen.read_text().split()) == {"token"}
