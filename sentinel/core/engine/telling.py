@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.core.report.agreement import agreement, disagrees
 from sentinel.core.report.incidents import noted
 from sentinel.records import Incident, Suspect, Triage
 
@@ -15,9 +16,12 @@ PROVEN = 0.95
 
 def told(incident: Incident, triage: Triage) -> Incident:
     """The incident with what a dump showed; an answer is not replaced by a later "nothing to see"."""
+    whole = incident.triage
+    if whole is not None and whole.verdict in ANSWERS:
+        beside = agreement(whole.first, triage) if triage.verdict in ANSWERS and whole.first is not None else ""
+        incident = noted(incident, f"{_told(triage)} {beside}".rstrip())
+        return _warned(incident, beside)
     incident = noted(incident, _told(triage))
-    if incident.triage is not None and incident.triage.verdict in ANSWERS:
-        return incident
     incident = replace(incident, triage=triage)
     first = triage.first
     if triage.verdict not in ANSWERS or first is None:
@@ -56,9 +60,19 @@ def _told(triage: Triage) -> str:
 def told_deeper(incident: Incident, triage: Triage, question: str) -> Incident:
     """The incident with what a deeper dump added; what the first one showed stays its triage."""
     first, whole = triage.first, incident.triage
+    beside = agreement(whole.first, triage) if whole is not None and whole.first is not None else ""
     if triage.verdict not in ANSWERS or first is None or whole is None:
-        return noted(incident, f"Asked {question} {_told(triage)}")
+        return _warned(noted(incident, f"Asked {question} {_told(triage)} {beside}".rstrip()), beside)
     said = f"{_at(triage)}, {first.name} ({first.position}): {first.why}"
-    incident = noted(incident, f"Asked {question} Answer of {said}")
+    incident = noted(incident, f"Asked {question} Answer of {said} {beside}".rstrip())
     because = f"{incident.because.rstrip()} Deeper, at {said}"
-    return replace(incident, triage=replace(whole, notes=(*whole.notes, f"deeper: {said}")), because=because)
+    incident = replace(incident, triage=replace(whole, notes=(*whole.notes, f"deeper: {said}")), because=because)
+    return _warned(incident, beside)
+
+
+def _warned(incident: Incident, beside: str) -> Incident:
+    """The incident that says where its readers see it first that two of its dumps do not name the same."""
+    if incident.triage is None or not disagrees(beside):
+        return incident
+    triage = replace(incident.triage, notes=(*incident.triage.notes, beside))
+    return replace(incident, triage=triage, because=f"{incident.because.rstrip()} {beside}")
