@@ -20,7 +20,7 @@ class Chores:
     """Threads for triage, reports and alerts.
 
     Args:
-        on_error: told what a job raised, as one sentence.
+        on_error: told what a job raised, as one sentence that begins with the job's key.
     """
 
     def __init__(self, on_error: Callable[[str], None]) -> None:
@@ -66,10 +66,11 @@ class Chores:
                     self._changed.notify_all()
                     return
                 job, args = self._wanted.pop(key)
-            self._run(job, args)
+            self._run(key, job, args)
 
-    def _run(self, job: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _run(self, key: Hashable, job: Callable[..., None], args: tuple[Any, ...]) -> None:
         try:
             job(*args)
         except Exception as error:  # noqa: BLE001  # one job's failure must not end the others
-            self._on_error(f"{type(error).__name__}: {error}")
+            what = " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+            self._on_error(f"{what}: {type(error).__name__}: {error}")

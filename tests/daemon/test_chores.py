@@ -64,15 +64,15 @@ def test_waiting_has_an_end():
 
 
 def test_a_job_that_fails_is_said_and_the_next_runs():
-    """One failure does not end the others."""
+    """One failure does not end the others; what failed is told, for a full disk has no name."""
     faults, done = [], []
     chores = Chores(faults.append)
-    chores.do("bad", lambda: 1 / 0)
+    chores.do(("report", "r:1"), lambda: 1 / 0)
     chores.do("good", done.append, 1)
     chores.wait(5.0)
 
     assert done == [1]
-    assert faults == ["ZeroDivisionError: division by zero"]
+    assert faults == ["report r:1: ZeroDivisionError: division by zero"]
     chores.close()
 
 
