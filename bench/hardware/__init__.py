@@ -22,7 +22,8 @@ def run() -> list[dict]:
     found = page.results()
     page.put(DOCS / "hardware.md", "planted", page.planted_table(found))
     page.put(DOCS / "hardware.md", "healthy", page.healthy_table(found))
-    page.put(DOCS / "hardware.md", "seeds", seeds.table(seeds.judged()))
+    again = seeds.judged()
+    page.put(DOCS / "hardware.md", "seeds", seeds.table(again))
     rows = calibration.table()
     page.put(DOCS / "hardware.md", "calibration", page.calibration_table(rows))
     (HERE / "data" / "calibration.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
@@ -31,4 +32,4 @@ def run() -> list[dict]:
     chaos = HERE / "data" / "chaos.json"
     runs = json.loads(chaos.read_text(encoding="utf-8")) if chaos.exists() else []
     page.put(DOCS / "safety.md", "chaos", page.chaos_table(runs))
-    return [*page.rows(found), *page.chaos_rows(runs)]
+    return [*page.rows(found), *page.crossed_rows(found, again), *page.chaos_rows(runs)]

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from . import calibration, overhead
+from . import calibration, overhead, seeds
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
@@ -184,6 +184,22 @@ def rows(found: list[dict]) -> list[dict]:
         {"name": "dumped at N+1, of the captures", "value": _share(captured, "next_step"), "unit": "", "limit": 1.0, "at_least": True},
         {"name": "healthy live steps on the CPU", "value": sum(r["steps"] for r in healthy), "unit": "steps"},
         {"name": "false alarms in them", "value": sum(len(r["incidents"]) for r in healthy), "unit": "", "limit": 1},
+    ]  # fmt: skip
+
+
+def crossed_rows(found: list[dict], again: list[dict]) -> list[dict]:
+    """Healthy steps that other hardware judged: live on the CPU, and finished runs of either side by the other's."""
+    live = [result for result in found if result["stage"] is None]
+    # What ran live is judged again as well, and not counted twice.
+    names = {f"CPU {result['name']}" for result in live}
+    other = [row for row in again if seeds.crossed(row) and row["run"] not in names]
+    verl = sum(r["steps"] for r in live) + sum(r["steps"] for r in other if "clean" not in r["run"])
+    steps = sum(r["steps"] for r in live) + sum(r["steps"] for r in other)
+    alarms = sum(len(r["incidents"]) for r in live) + sum(len(r["alarms"]) for r in other)
+    return [
+        {"name": "healthy steps across two kinds of hardware", "value": steps, "unit": "steps", "limit": 2000, "at_least": True},
+        {"name": "of them of verl", "value": verl, "unit": "steps"},
+        {"name": "false alarms in all of them", "value": alarms, "unit": "", "limit": 1},
     ]  # fmt: skip
 
 

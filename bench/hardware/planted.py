@@ -30,6 +30,7 @@ RESULTS = Path(__file__).parent / "results"
 SETTLE_SECONDS = 12.0
 A_RUN_TAKES = 60.0
 """Seconds that must be left for another run to be begun."""
+ABOUT_TIME = ("perf/", "timing_s/", "timing_per_token_ms/", "actor/perf", "critic/perf")
 LOG_PROB, REF, UPDATE = "actor_compute_log_prob", "ref_compute_log_prob", "actor_update"
 VALUES, CRITIC = "compute_values", "critic_update"
 
@@ -173,7 +174,7 @@ class Bench:
         )  # fmt: skip
         incidents = self._incidents(plan, home)
         if plan.fault is None and plan.stage is None:
-            shutil.copy(run.metrics_file, RESULTS / f"{plan.name}.jsonl")
+            keep(run.metrics_file, RESULTS / f"{plan.name}.jsonl")
         return {
             "name": plan.name, "bundle": plan.bundle, "stage": plan.stage, "also": list(plan.also), "step": plan.step,
             "what": plan.what, "module": plan.fault.module if plan.fault else None,
@@ -190,6 +191,15 @@ class Bench:
             if all(map(settled, found)) or time.monotonic() > until:
                 return [short(one) for one in found]
             time.sleep(0.5)
+
+
+def keep(metrics_file: Path, to: Path) -> None:
+    """A run's metrics without what is about time and memory."""
+    lines = [json.loads(line) for line in metrics_file.read_text(encoding="utf-8").splitlines()]
+    with to.open("w", encoding="utf-8") as file:
+        for line in lines:
+            line["data"] = {key: value for key, value in line["data"].items() if not key.startswith(ABOUT_TIME)}
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
 def short(incident: dict) -> dict:

@@ -16,11 +16,13 @@ from sentinel.core.engine import Engine, EngineSettings
 from sentinel.daemon.metric_catalogue import load_catalogue
 from sentinel.records import Reading, Reference, ReferenceRun, StepReported
 from sentinel.storage.bundle import open_bundle
+from sentinel.storage.corpus import CorpusRun, read_corpus
 
 from .calibration import BUNDLES, HERE
 
 ENGINE = Engine(EngineSettings(), load_catalogue())
 GRPO = "tiny-grpo-fp32"
+CORPUS = HERE.parent / "corpus" / "data" / "validation"
 
 
 def from_file(path: Path) -> ReferenceRun:
@@ -32,7 +34,7 @@ def from_file(path: Path) -> ReferenceRun:
     return ReferenceRun(str(path), readings)
 
 
-def judge(candidate: ReferenceRun, runs: Iterable[ReferenceRun]) -> dict:
+def judge(candidate: ReferenceRun | CorpusRun, runs: Iterable[ReferenceRun]) -> dict:
     """What the engine says of a run that is known to be healthy."""
     state = ENGINE.initial("healthy", Reference("bench", tuple(replace(run, twin=run.twin) for run in runs)))
     for reading in candidate.readings:
@@ -47,7 +49,7 @@ def judge(candidate: ReferenceRun, runs: Iterable[ReferenceRun]) -> dict:
 
 def judged() -> list[dict]:
     """One row a judged run."""
-    return [*_left_out(), *_across()]
+    return [*_left_out(), *_across(), *_corpus()]
 
 
 def _left_out() -> Iterator[dict]:
@@ -65,10 +67,11 @@ def _left_out() -> Iterator[dict]:
 
 def _across() -> Iterator[dict]:
     """The seeds of one side against those of the other."""
-    seeds = [run for run in open_bundle(BUNDLES[GRPO]).reference().runs if not run.twin]
+    bundle = list(open_bundle(BUNDLES[GRPO]).reference().runs)
+    seeds = [run for run in bundle if not run.twin]
     here = [from_file(path) for path in sorted((HERE / "results").glob("healthy-free-*.jsonl"))]
     for path in sorted((HERE / "data").glob("cpu-free-*.jsonl")):
-        yield _row(f"CPU {path.stem}", "H200: the bundle's seeds", from_file(path), seeds)
+        yield _row(f"CPU {path.stem}", "H200: the bundle", from_file(path), bundle)
     more = from_file(HERE / "data" / "h200-seed-46.jsonl")
     yield _row("H200 tiny-grpo-fp32 seed-46", "H200: the bundle's seeds", more, seeds)
     for one in here:
@@ -76,6 +79,31 @@ def _across() -> Iterator[dict]:
     if len(here) > 1:
         for one in (*seeds, more):
             yield _row(f"H200 tiny-grpo-fp32 {Path(one.source).stem}", "CPU: its seeds", one, here)
+
+
+def _corpus() -> Iterator[dict]:
+    """The corpus' own small trainer: its runs on the H200 against what it did on a CPU. They set no limit of the catalogue."""
+    on_gpu = {
+        run["id"]
+        for run in json.loads((CORPUS / "corpus.json").read_text())["runs"]
+        if run["kernel"]["device"] == "cuda"
+    }
+    for group in read_corpus(CORPUS).groups:
+        for run in group.judged:
+            if run.id in on_gpu:
+                yield {
+                    "run": f"H200 {run.id}",
+                    "against": f"CPU: {AGAINST[group.regime]}",
+                    **judge(run, group.reference.runs),
+                }
+
+
+AGAINST = {"replayed": "the run that is replayed, and twins", "free": "seeds"}
+
+
+def crossed(row: dict) -> bool:
+    """Whether a judged run is of other hardware than what judges it."""
+    return row["run"].split()[0] != row["against"].split(":")[0]
 
 
 def _row(name: str, against: str, candidate: ReferenceRun, runs: list[ReferenceRun]) -> dict:

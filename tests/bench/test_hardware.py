@@ -13,6 +13,7 @@ pytest.importorskip("wrapt", reason="the patches of the benchmarks are wrapt's; 
 
 from bench import chaos_plugin
 from bench.hardware import calibration, overhead, page, planted, seeds, toggle
+from sentinel.storage.bundle import open_bundle
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,3 +152,17 @@ def test_the_example_and_the_tables_are_of_the_same_bundles():
     manifest = json.loads((ROOT / "bench" / "hardware" / "data" / "calibration.json").read_text())
 
     assert {row["recipe"] for row in manifest} <= set(calibration.BUNDLES)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "bench" / "hardware" / "results").glob("healthy-*.jsonl")), ids=lambda p: p.stem
+)
+def test_a_healthy_run_on_a_cpu_is_silent_beside_the_h200(path):
+    """The real verl runs that were watched live, judged once more."""
+    told = json.loads(path.with_suffix(".json").read_text())
+    runs = open_bundle(ROOT / "examples" / "h200" / f"{told['bundle']}.sentinel").reference().runs
+    found = seeds.judge(seeds.from_file(path), runs)
+
+    assert found["regime"] == ("replayed" if told["replayed"] else "free")
+    assert found["alarms"] == []
+    assert found["steps"] == told["steps"]
