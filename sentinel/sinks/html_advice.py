@@ -8,6 +8,7 @@ import shlex
 from sentinel.core.report.incidents import EXPLAINS
 from sentinel.records import UNKNOWN_STAGE, Incident
 from sentinel.sinks.html_elements import Markup, both, tag
+from sentinel.sinks.html_words import sentence
 
 
 def next_steps(incident: Incident) -> Markup:
@@ -97,7 +98,7 @@ def checklist(incident: Incident) -> Markup | None:
     if not found:
         return None
     title = both("Checklist differences that could explain it", "可能的原因：对齐清单中的差异")
-    return tag("section", tag("h2", title), tag("ul", *(tag("li", note) for note in found)))
+    return tag("section", tag("h2", title), tag("ul", *(tag("li", sentence(note)) for note in found)))
 
 
 def notes(incident: Incident) -> Markup | None:
@@ -108,5 +109,5 @@ def notes(incident: Incident) -> Markup | None:
     return tag(
         "section",
         tag("h2", both("What Sentinel did", "Sentinel 做了什么")),
-        tag("ol", *(tag("li", note) for note in told)),
+        tag("ol", *(tag("li", sentence(note)) for note in told)),
     )

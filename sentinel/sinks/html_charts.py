@@ -206,6 +206,15 @@ def stage_graph(blamed: str, confidences: Mapping[str, float], touched: frozense
     )
 
 
+def percent(share: float) -> str:
+    """A confidence as people read it; a small one is not none.
+
+    >>> percent(0.72), percent(0.002)
+    ('72%', '<1%')
+    """
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
 def _corner(stage: str) -> tuple[float, float]:
     column, row = _PLACES[stage]
     return 2 + column * _COLUMN, 2 + row * _ROW
@@ -222,7 +231,7 @@ def _box(stage: str, blamed: str, confidence: float | None, touched: bool) -> Ma
     x, y = _corner(stage)
     kind = "blamed" if stage == blamed else ("suspect" if confidence else "cleared")
     en, zh = words(STAGES, stage)
-    share = f" {confidence:.0%}" if confidence else ""
+    share = f" {percent(confidence)}" if confidence else ""
     middle = x + _BOX_WIDTH / 2
     parts = [
         tag("rect", x=x, y=y, width=_BOX_WIDTH, height=_BOX_HEIGHT, rx=8),

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from sentinel.core.report.render import number
 from sentinel.records import Divergence, Triage
 from sentinel.sinks.html_elements import Markup, both, join, tag
-from sentinel.sinks.html_words import COMPARED, DIRECTIONS, STAGES, VERDICTS, words
+from sentinel.sinks.html_words import COMPARED, DIRECTIONS, STAGES, VERDICTS, sentence, words
 
 SHOWN_NAMES = 60
 
@@ -32,7 +32,7 @@ def dump_section(triage: Triage, beside: Sequence[str] = ()) -> Markup:
             ),
             class_="quiet",
         ),
-        tag("ul", *(tag("li", note) for note in triage.notes)) if triage.notes else None,
+        tag("ul", *(tag("li", sentence(note)) for note in triage.notes)) if triage.notes else None,
         _beside(beside),
         _lone(("only in the target", "仅存在于本次 dump"), triage.only_in_target),
         _lone(("only in the golden dump", "仅存在于基准 dump"), triage.only_in_golden),
@@ -60,7 +60,7 @@ def _first(first: Divergence) -> Markup:
             " ",
             both(f"{direction[0]}, {stage[0]}", f"{direction[1]}，{stage[1]}"),
         ),
-        tag("p", first.why),
+        tag("p", sentence(first.why)),
         tag(
             "p", tag("span", first.name, class_="mono"), " ", tag("span", first.position, class_="mono"), class_="quiet"
         ),
@@ -107,7 +107,7 @@ def _suspects(suspects: Sequence[Divergence]) -> Markup | None:
     if not suspects:
         return None
     items = [
-        tag("li", tag("code", found.module), " ", both(*words(DIRECTIONS, found.direction)), ". ", found.why)
+        tag("li", tag("code", found.module), " ", both(*words(DIRECTIONS, found.direction)), ". ", sentence(found.why))
         for found in suspects
     ]
     return join(tag("h3", both("The next places", "其次可疑的位置")), tag("ol", *items))

@@ -15,11 +15,11 @@ from sentinel.core.report.render import band_text, number
 from sentinel.core.report.samples import SamplePair
 from sentinel.records import Chart, Incident, Suspect
 from sentinel.sinks.html_advice import checklist, next_steps, notes
-from sentinel.sinks.html_charts import metric_chart, stage_graph
+from sentinel.sinks.html_charts import metric_chart, percent, stage_graph
 from sentinel.sinks.html_dump import dump_section
 from sentinel.sinks.html_elements import Markup, both, tag
 from sentinel.sinks.html_rollouts import samples_section
-from sentinel.sinks.html_words import KINDS, OUTCOMES, SEVERITIES, STAGES, STATES, words
+from sentinel.sinks.html_words import KINDS, OUTCOMES, SEVERITIES, STAGES, STATES, sentence, words
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 SHOWN_FINDINGS = 40
@@ -120,7 +120,7 @@ def _head(incident: Incident) -> Markup:
         tag("span", both(*state), class_=f"badge {incident.state}"),
         tag("span", incident.run, class_="quiet mono"),
         tag("h1", both(f"{kind[0]}: {stage[0]}", f"{kind[1]}：{stage[1]}")),
-        tag("p", incident.because, class_="lead") if incident.because else None,
+        tag("p", sentence(incident.because), class_="lead") if incident.because else None,
         tag("dl", *answers, until, class_="answer"),
         class_="top",
     )
@@ -138,7 +138,7 @@ def _stages(incident: Incident) -> Markup:
     return tag(
         "section",
         tag("h2", both("Which stage", "哪个阶段")),
-        stage_graph(incident.stage, confidences, touched),
+        tag("div", stage_graph(incident.stage, confidences, touched), class_="scroll"),
         table,
         tag("h3", both("Why the others are cleared", "其余阶段为何排除")),
         tag("ul", *_cleared(incident, set(confidences) | {incident.stage}, touched)),
@@ -148,9 +148,9 @@ def _stages(incident: Incident) -> Markup:
 def _suspect_row(suspect: Suspect) -> Markup:
     return tag(
         "tr",
-        tag("td", both(*words(STAGES, suspect.stage))),
-        tag("td", f"{suspect.confidence:.0%}", class_="number"),
-        tag("td", suspect.because),
+        tag("td", both(*words(STAGES, suspect.stage)), class_="name"),
+        tag("td", percent(suspect.confidence), class_="number"),
+        tag("td", sentence(suspect.because), class_="told"),
     )
 
 
@@ -216,19 +216,19 @@ def _findings(incident: Incident) -> Markup | None:
             tag("td", tag("code", found.metric), class_="path"),
             tag("td", number(found.value), class_="number off"),
             tag("td", band_text(found.expected), class_="number"),
-            tag("td", found.because),
+            tag("td", sentence(found.because), class_="told"),
         )
         for found in incident.findings[:SHOWN_FINDINGS]
     ]
     left = len(incident.findings) - SHOWN_FINDINGS
     more = tag("p", both(f"and {left} more", f"另有 {left} 条"), class_="quiet") if left > 0 else None
     heads = (("step", "步"), ("metric", "指标"), ("value", "数值"), ("expected", "预期"), ("because", "依据"))
-    return tag("section", tag("h2", both("What was seen", "观察到的现象")), _table(heads, rows), more)
+    return tag("section", tag("h2", both("What was seen", "观察到的现象")), _table(heads, rows, "stacked"), more)
 
 
-def _table(heads: Sequence[tuple[str, str]], rows: Sequence[Markup]) -> Markup:
+def _table(heads: Sequence[tuple[str, str]], rows: Sequence[Markup], class_: str | None = None) -> Markup:
     head = tag("thead", tag("tr", *(tag("th", both(*names)) for names in heads)))
-    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+    return tag("div", tag("table", head, tag("tbody", *rows), class_=class_), class_="scroll")
 
 
 def _cost(incident: Incident) -> Markup | None:
@@ -245,7 +245,7 @@ def _cost(incident: Incident) -> Markup | None:
                     f"Ordered: {stages} at level {order.level}, steps {order.first_step} to {order.last_step}. ",
                     f"采集指令：{stages}，级别 {order.level}，第 {order.first_step} 至 {order.last_step} 步。",
                 ),
-                order.why,
+                sentence(order.why),
             )
         )
     if receipt is not None:
@@ -257,7 +257,7 @@ def _cost(incident: Incident) -> Markup | None:
             _answer(("time taken", "耗时"), f"{receipt.seconds:.3g} s"),
         ]
         facts.append(tag("dl", *answers, class_="answer"))
-        facts += [tag("p", receipt.why)] if receipt.why else []
+        facts += [tag("p", sentence(receipt.why))] if receipt.why else []
         facts += [
             tag("h3", both("Where the dumps lie", "dump 所在位置")),
             tag("ul", *(_code_item(path) for path in receipt.paths)),

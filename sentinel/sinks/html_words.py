@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from sentinel.core.report.chinese import in_chinese
+from sentinel.sinks.html_elements import Markup, both
+
 Words = tuple[str, str]
 
 STAGES: dict[str, Words] = {
@@ -61,3 +64,9 @@ COMPARED: dict[str, Words] = {
 def words(table: dict[str, Words], key: str) -> Words:
     """The words for `key`; itself, where the table has none."""
     return table.get(key, (key, key))
+
+
+def sentence(text: str) -> str | Markup:
+    """A sentence of a record in both languages; as it is, where it has no Chinese form."""
+    chinese = in_chinese(text)
+    return text if chinese is None else both(text, chinese)

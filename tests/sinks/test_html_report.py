@@ -290,6 +290,39 @@ def test_checklist_differences_that_could_explain_it_have_a_section_of_their_own
     assert text.index("HCCL_DETERMINISTIC") < text.index("ordered a dump")
 
 
+def test_sentences_of_findings_suspects_dump_and_notes_stand_in_both_languages():
+    finding = replace(INCIDENT.findings[0], because="actor/grad_norm is NaN at step 29; it was 0.5 before.")
+    why = "model.norm: inputs agree, output.0 does not: norm 3 against 4, 12 times what is allowed there"
+    triage = replace(TRIAGE, first=replace(FIRST, why=why), suspects=(), notes=("3 names mapped as asked",))
+    incident = replace(
+        INCIDENT,
+        because=finding.because,
+        findings=(finding,),
+        suspects=(Suspect("actor_update", 0.7, "updates are skipped"),),
+        triage=triage,
+        notes=("Came back at step 31.",),
+    )
+
+    page = incident_html(incident, language="zh")
+
+    for english, chinese in (
+        (finding.because, "第 29 步 actor/grad_norm 为 NaN，此前为 0.5。"),
+        ("updates are skipped", "更新被跳过"),
+        (why, "model.norm：输入一致，output.0 不一致：norm 3 对 4，为该处容许值的 12 倍"),
+        ("3 names mapped as asked", "按要求映射了 3 个名称"),
+        ("Came back at step 31.", "第 31 步再次出现。"),
+    ):
+        pair = f'<span class="en" lang="en">{english}</span><span class="zh" lang="zh">{chinese}</span>'
+        assert pair in page
+        assert page.count(english) == page.count(pair)
+
+
+def test_a_small_confidence_is_not_none():
+    incident = replace(INCIDENT, suspects=(Suspect("actor_update", 0.99), Suspect("data", 0.002)))
+
+    assert "&lt;1%" in incident_html(incident)
+
+
 @pytest.mark.live
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("language", ["en", "zh"])
