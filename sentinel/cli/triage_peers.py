@@ -33,9 +33,11 @@ NOT_FINITE = 1e9
 def peers(pairs: Sequence[Pair], folder: Path) -> dict[str, Method]:
     """Those that can be asked: msprobe's where it is installed, the noise rule where any pair shows clean noise."""
     there = importlib.util.find_spec("msprobe") is not None
-    msprobe = {"msprobe compare": first_row, "msprobe compare -da": first_difference} if there else {}
+    asked: dict[str, Method] = {"msprobe compare": first_row, "msprobe compare -da": first_difference} if there else {}
     rule = NoiseRule.of(pairs, folder)
-    return {**msprobe, "three times the noise": rule} if rule.learnt else msprobe
+    if rule.learnt:
+        asked["three times the noise"] = rule
+    return asked
 
 
 def msprobe_table(target: Path, golden: Path) -> list[dict[str, str]]:
@@ -99,6 +101,7 @@ class NoiseRule:
 
     def __call__(self, pair: Pair, folder: Path) -> Answer:
         """The module and direction of that row; silence where there is none."""
+        known: list[Mapping[Kind, float]]
         if "calibration" in pair:
             target, golden = pair["calibration"]
             known = [noise_of(folder / target, folder / golden)]

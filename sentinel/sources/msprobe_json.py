@@ -123,11 +123,11 @@ class _Cursor:
 
     def _whole_pairs(self) -> Iterator[tuple[str, object]]:
         """The pairs that follow, as long as the text at hand holds all of the next one and its value is an object."""
-        text, decode = self._text, self._decoder.scan_once
+        text, decode = self._text, self._decoder.raw_decode
         while found := _NEXT.match(text, self._at):
             try:
                 value, self._at = decode(text, found.end())
-            except (json.JSONDecodeError, StopIteration):
+            except json.JSONDecodeError:
                 return
             yield found[1], value
 

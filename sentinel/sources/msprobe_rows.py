@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from sentinel.records import LayerStat
@@ -16,6 +17,7 @@ _FIELDS = {
     "output": "output",
     "parameters": "parameters",
 }
+_NUMBERS = ("int", "float")  # no set: what stands there in a broken dump may have no hash
 _Call = tuple[str, str, str, int, str]
 """Name, module, direction, order and parent of the rows of one entry."""
 
@@ -76,9 +78,9 @@ class Rows:
                 shape = self._shape(listed)
                 if shape is not None:
                     rows.append(self._tensor(call, position, dtype, shape, value))
-            elif value.get("type") in {"int", "float"} and isinstance(value.get("value"), (int, float)):
+            elif value.get("type") in _NUMBERS and isinstance(value.get("value"), (int, float)):
                 name, module, direction, order, parent = call
-                alone = float(value["value"])
+                alone = _number(value["value"])
                 numbers = (alone, alone, alone, alone, "number", ())
                 rows.append(LayerStat(name, module, direction, position, order, *numbers, None, parent))
             elif "type" not in value:
@@ -141,4 +143,7 @@ class Rows:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+    try:
+        return float(value) if isinstance(value, (int, float)) else None
+    except OverflowError:
+        return math.inf if isinstance(value, int) and value > 0 else -math.inf

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sentinel.errors import UnreadableDump
 from sentinel.sources import msprobe_json
 from sentinel.sources.msprobe_dump import find_dumps, read_dump, read_rank, steps_of
-from sentinel.sources.msprobe_rows import split_name
 from tests.support.dumps import edit, tensors, unpack
 
 
@@ -235,12 +234,6 @@ def test_any_json_is_read_or_refused_but_never_an_accident(tmp_path, document):
 
     with contextlib.suppress(UnreadableDump):
         read_rank(tmp_path / "dump.json")
-
-
-def test_names_are_taken_apart():
-    assert split_name("Module.model.norm.Qwen2RMSNorm.parameters_grad.0") == ("model.norm", "parameters_grad", 0)
-    assert split_name("Distributed.all_reduce.3.forward") == ("Distributed.all_reduce", "forward", 3)
-    assert split_name("something else") is None
 
 
 def test_a_file_of_another_kind_is_no_dump_and_the_message_says_what_is_one(tmp_path):

@@ -60,21 +60,19 @@ def sentences(text: str) -> Iterator[tuple[str, str | None]]:
     """Each sentence of a text and its Chinese form; None where that is not known."""
     rest = text.strip()
     while rest:
-        found = _known(rest)
-        if found is None:
-            cut = re.search(r"(?<=[.?!])\s+", rest)
-            found = (rest[: cut.start()] if cut else rest), None
-        yield found
-        rest = rest[len(found[0]) :].lstrip()
+        english, chinese = _first(rest)
+        yield english, chinese
+        rest = rest[len(english) :].lstrip()
 
 
-def _known(text: str) -> tuple[str, str] | None:
-    """The sentence that a text begins with, where its form is known."""
+def _first(text: str) -> tuple[str, str | None]:
+    """The sentence that a text begins with, and its Chinese form where it has one."""
     for form in _forms():
         found = form.pattern.match(text)
         if found is not None:
             return found[0], form.filled(found.groupdict()) + ("。" if found[0].endswith(".") else "")
-    return None
+    cut = re.search(r"(?<=[.?!])\s+", text)
+    return (text[: cut.start()] if cut else text), None
 
 
 @cache

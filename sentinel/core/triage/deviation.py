@@ -171,7 +171,8 @@ def _missing(rows: Sequence[LayerStat], numbers: Floats) -> NDArray[np.bool_]:
     """Which statistics are absent, and not NaN; `numbers` is what `_numbers` made of the rows."""
     absent = np.isnan(numbers)
     for place in np.flatnonzero(absent.any(axis=1)).tolist():
-        absent[place] = [number is None for number in rows[place][_STATISTICS]]
+        row = rows[place]
+        absent[place] = (row.norm is None, row.mean is None, row.max is None, row.min is None)
     return absent
 
 
