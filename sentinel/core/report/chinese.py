@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from sentinel.core.report.chinese_findings import FINDINGS, SUSPECTS, WORDS
+from sentinel.core.report.chinese_rollout import ROLLOUT
 from sentinel.core.report.chinese_triage import TRIAGE
 
 _HOLE = re.compile(r"\{(\w+)([~*]?)\}")
@@ -77,7 +78,7 @@ def _first(text: str) -> tuple[str, str | None]:
 
 @cache
 def _forms() -> tuple[Form, ...]:
-    return tuple(_form(english, chinese) for english, chinese in (*FINDINGS, *SUSPECTS, *TRIAGE))
+    return tuple(_form(english, chinese) for english, chinese in (*FINDINGS, *SUSPECTS, *ROLLOUT, *TRIAGE))
 
 
 def _form(english: str, chinese: str) -> Form:
