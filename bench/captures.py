@@ -8,6 +8,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
+from bench.critic_model import critic_overrides
 from bench.live import settings_file
 from sentinel.demo.assets import prepare
 from sentinel.demo.cluster import private_cluster
@@ -182,11 +183,13 @@ def against_everything(folder: Path, assets) -> list[dict]:
         ("everything", {**dump, "SENTINEL_RECORD": str(folder / "everything.jsonl")}, FAULT),
     )
     runs = {}
+    critic = critic_overrides(assets.model, folder / "critic")
     with private_cluster() as cluster:
         for name, environment, fault in plan:
             settings = RunSettings(
-                name="cost", steps=14, critic=True, rollouts=folder / "rollouts", fault=fault, environment=environment
-            )
+                name="cost", steps=14, critic=True, rollouts=folder / "rollouts", fault=fault, environment=environment,
+                overrides=critic,
+            )  # fmt: skip
             runs[name] = launch(settings, folder / name, assets, cluster, deadline_seconds=400)
     (incident,) = [json.loads(path.read_text()) for path in (folder / "home").glob("incidents/*/incident.json")]
     mine = size_of(folder / "home" / "dumps")

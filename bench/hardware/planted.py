@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.critic_model import critic_overrides
 from sentinel.demo.assets import Assets, AssetSettings, load
 from sentinel.demo.cluster import Cluster, private_cluster
 from sentinel.demo.course import settled
@@ -158,12 +158,7 @@ class Bench:
         return found.parent.parent
 
     def _critic(self, plan: Planned) -> list[str]:
-        if "gae" not in plan.bundle:
-            return []
-        sys.path.insert(0, str(ROOT / "deploy" / "gpu_baseline"))
-        from model import make_critic
-
-        return [f"critic.model.path={make_critic(self.assets.model, self.work / 'critic')}"]
+        return critic_overrides(self.assets.model, self.work / "critic") if "gae" in plan.bundle else []
 
     def watch(self, plan: Planned, home: Path) -> dict:
         """The run, and what was said of it."""
