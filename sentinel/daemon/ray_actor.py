@@ -5,8 +5,9 @@ This module is imported in training processes (on the emitter's background threa
 it imports nothing heavy and nothing of verl or torch. The daemon itself is imported inside the actor.
 
 One actor a cluster, name `watchdog`, namespace `sentinel`. It outlives the run that made it and the driver that
-started it; killed, Ray starts it again within about 2 s and it goes on from its journal. Calls in the gap are not
-repeated by Ray: the trainer's side sends again what was not acknowledged.
+started it; killed, Ray starts it again within about 2 s and it goes on from its journal. A call that was in flight
+fails and is not repeated by Ray: the trainer's side sends again what was not acknowledged. Calls that are made while it
+is away wait for the successor.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ class WatchdogActor:
         self._house = House(config_text, config_path)
         on_hangup(self._house.hang_up)
 
-    @ray.method(concurrency_group="ingest")  # type: ignore[untyped-decorator]
+    @ray.method(concurrency_group="ingest", max_task_retries=0)  # type: ignore[untyped-decorator]
     async def report(self, message: dict[str, Any]) -> dict[str, Any]:
         """Judge what a trainer says and answer with its orders."""
         return self._house.report(message)
 
-    @ray.method(concurrency_group="query")  # type: ignore[untyped-decorator]
+    @ray.method(concurrency_group="query", max_task_retries=0)  # type: ignore[untyped-decorator]
     async def query(self, what: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
         """Answer a question of a person or a program; see `answers`."""
         return self._house.answers.answer(what, args or {})
 
-    @ray.method(concurrency_group="query")  # type: ignore[untyped-decorator]
+    @ray.method(concurrency_group="query", max_task_retries=0)  # type: ignore[untyped-decorator]
     async def shut_down(self) -> None:
         """Write everything to the journal; the caller then ends the actor."""
         self._house.close()
@@ -85,7 +86,9 @@ def connect_or_start(config_text: str | None, config_path: str | None = None, *,
         lifetime="detached",
         get_if_exists=True,
         max_restarts=-1,
-        max_task_retries=0,
+        # Not for its methods, which say 0: with a 0 here, calls made while Ray starts it again fail, each 2 s later, and
+        # the successor is heard of that much later than it is there.
+        max_task_retries=1,
         num_cpus=0,
         runtime_env=own_runtime_env(),
         **place(),
