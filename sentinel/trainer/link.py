@@ -36,6 +36,8 @@ class DaemonLink:
         self._config_text = config_text
         self._config_path = config_path
         self._actor: Any = None
+        self._late: Any = None
+        """A call that was given up; it may be in Ray's hands still."""
         self._door: Door | None = None
         self._tried = ""
         """Name of the last local socket that was tried: one that leads nowhere is not tried again."""
@@ -75,13 +77,19 @@ class DaemonLink:
             from sentinel.daemon.ray_actor import connect_or_start
 
             self._actor = connect_or_start(self._config_text, self._config_path)
+        # Calls to a daemon that is away wait in Ray, which keeps their records: one at a time, however long that lasts.
+        if self._late is not None and not ray.wait([self._late], timeout=REPLY_SECONDS)[0]:
+            raise TimeoutError("the daemon has not answered the call before")
+        self._late = None
+        call = self._actor.report.remote(message)
         try:
-            reply: dict[str, Any] = ray.get(self._actor.report.remote(message), timeout=REPLY_SECONDS)
+            reply: dict[str, Any] = ray.get(call, timeout=REPLY_SECONDS)
         except ray.exceptions.GetTimeoutError:
+            self._late = call
             raise
         except ray.exceptions.RayError:
             # Dead or unreachable: look it up anew next time.
-            self._actor = None
+            self._actor = self._late = None
             raise
         return reply
 
@@ -103,4 +111,4 @@ class DaemonLink:
     def close(self) -> None:
         """Let go of the connection; the daemon is detached and goes on."""
         self._close_door()
-        self._actor = None
+        self._actor = self._late = None
