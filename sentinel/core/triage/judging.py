@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sentinel.core.triage.deviation import Deviations
 from sentinel.core.triage.forest import Forest, Node
-from sentinel.core.triage.tolerance import HALVES, RowKind, Terms, Tolerance, Triple
+from sentinel.core.triage.tolerance import FACTORS, HALVES, RowKind, Terms, Tolerance, Triple
 from sentinel.core.triage.walk import NOTHING, Fault, Level
 from sentinel.records import LayerStat
 
@@ -116,6 +117,8 @@ class Deviating:
             (norm, reach, hidden) if norm or reach or hidden else NOTHING
             for norm, reach, hidden in measured.level.tolist()
         ]
+        self._half = [golden.dtype in HALVES for _, golden in forest.rows]
+        self._within: list[bool] = _within(measured, np.array(self._half, dtype=bool)).tolist()
         self._exact: list[bool] = measured.exact.tolist()
         self._routed: list[bool] = measured.routed.tolist()
         self._tolerance = tolerance
@@ -141,12 +144,21 @@ class Deviating:
                 self.fresh.append(Fresh(kind, size[0], size[1], overall))
 
     def score(self, row: int, node: Node, explained: Level, role: str) -> float:
-        """The worst of the three measures over its allowance."""
+        """The worst of the three measures over its allowance; 0 where even the strictest kind of row is allowed as much."""
         if role == "weight" or (role == "gradient" and self.given_other_rows(node)):
             return 0.0
         if self._exact[row]:
             self._trail.step(self._sizes[row], self._floors[row], equal=True, half=False)
             return 0.0
+        score = 0.0
+        if self._learning or not self._within[row]:
+            score = self._measured(row, node, explained, role)
+        self._trail.near = self._trail.near or (score > 1 and self._trail.just_broken())
+        if self._trail.step(self._sizes[row], self._floors[row], equal=False, half=self._half[row]):
+            return max(score, BROKEN_SCORE)
+        return score
+
+    def _measured(self, row: int, node: Node, explained: Level, role: str) -> float:
         group, terms = self._kind(node, role, self._rows[row][1])
         # NaN: this statistic is not known on both sides; an infinite allowance: what came in was not finite already.
         norm, peak, total = terms.allowance(self._floors[row], explained)
@@ -158,9 +170,6 @@ class Deviating:
             score = total_size / total
         if score and self._learning:
             self.seen.append((group, score))
-        self._trail.near = self._trail.near or (score > 1 and self._trail.just_broken())
-        if self._trail.step(self._sizes[row], self._floors[row], equal=False, half=group[2] in HALVES):
-            return max(score, BROKEN_SCORE)
         return score
 
     def _kind(self, node: Node, role: str, golden: LayerStat) -> tuple[Group, Terms]:
@@ -182,3 +191,10 @@ class Deviating:
         """Whether an expert saw other tokens: its weights' gradients then say nothing."""
         calls = [node, node.forward] if node.forward is not None else [node]
         return any(self._routed[row] for call in calls for row in call.inputs)
+
+
+def _within(measured: Deviations, half: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Rows that deviate by no more than rounding, as the strictest kind of row may that nothing deviating reaches."""
+    factors = np.where(half[:, None], FACTORS["half"], FACTORS["single"])
+    within: NDArray[np.bool_] = np.all(np.nan_to_num(measured.size, nan=0.0) <= factors * measured.floor, axis=1)
+    return within
