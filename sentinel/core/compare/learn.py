@@ -112,9 +112,7 @@ def _recorded(twins: Floats, seeds: Floats, index: SeriesIndex, engine: Integers
     """Whether every twin has a seed's engine rows in all steps, more than one, although training parted in some twin.
 
     Twins on one kind of kernel may be equal in everything, which says nothing of where the log-probs come from.
-
-    Args:
-        twins, seeds: shape (runs, steps, series).
+    `twins` and `seeds` have the shape (runs, steps, series).
     """
     apart = np.abs(twins[:, None] - seeds[None])
     equal = np.isnan(apart) | (apart <= EQUAL * np.maximum(np.abs(seeds[None]), EQUAL))

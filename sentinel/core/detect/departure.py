@@ -133,8 +133,10 @@ def _identical(state: DepartureState, look: Look) -> int:
 
 
 def _otherwise(state: DepartureState, look: Look) -> bool:
-    """Whether this run computes its entropy otherwise than the baseline's did: off at the first step, where weights are equal,
-    while the tokens' own log-probs, of the same logits, hold."""
+    """Whether this run computes its entropy otherwise than the baseline's did.
+
+    Then it is off at the first step, where weights are equal, while the tokens' own log-probs, of the same logits, hold.
+    """
     row, held = (look.frame.index.rows.get(key) for key in (ENTROPY, LOG_PROBS))
     if look.baseline is None or look.frame.step != look.baseline.steps[0] or row is None or held is None:
         return state.otherwise
