@@ -46,7 +46,7 @@ def entered(book: Book, order: CaptureOrder) -> Book:
 def receipted(book: Book, name: str, receipt: CaptureReceipt, at_seconds: float = 0.0) -> tuple[Book, Capture | None]:
     """The book with what became of a capture; None for a capture that is not in it.
 
-    A receipt for a capture that has ended (cancelled while it was being written) is kept, and its state stays.
+    A receipt for a capture that has ended is kept, and its state stays; but one that was taken back after a step of it was dumped is done.
     """
     place = next((place for place, capture in enumerate(book.captures) if capture.id == name), None)
     if place is None:
@@ -54,6 +54,8 @@ def receipted(book: Book, name: str, receipt: CaptureReceipt, at_seconds: float 
     old = book.captures[place]
     event = EVENT_OF_OUTCOME.get(receipt.outcome, "failed")
     state = old.state if old.state in ENDED else after(old.state, event)
+    if old.state == "cancelled" and event == "finished" and receipt.paths:
+        state = "done"
     capture = replace(old, state=state, receipt=receipt)
     before = old.receipt
     return replace(

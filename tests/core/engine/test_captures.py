@@ -274,6 +274,6 @@ def test_a_receipt_for_a_cancelled_capture_is_kept_and_looked_at():
 
     state, effects = engine.advance(state, CaptureReported(capture="run:1/c1", receipt=RECEIPT))
 
-    assert engine.snapshot(state).captures[0].state == "cancelled"
+    assert engine.snapshot(state).captures[0].state == "done"
     assert engine.snapshot(state).captures[0].receipt == RECEIPT
     assert [effect for effect in effects if isinstance(effect, AskTriage)]
