@@ -20,7 +20,7 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 0' TERM INT
-trap 'sentinel reload --config "$settings" --timeout 30 || true' HUP
+trap 'sentinel reload --config "$settings" --timeout 60 || true' HUP
 
 ray start --head --block --port="$port" --disable-usage-stats --include-dashboard=false --num-cpus=1 &
 head=$!

@@ -68,6 +68,7 @@ def test_the_daemon_is_served_in_the_foreground_and_a_signal_ends_it_all(short):
         assert below
 
         settings.write_text(settings.read_text() + "regime: free\n")
+        end = time.monotonic() + 90
         script.send_signal(signal.SIGHUP)
         while '"applied": ["regime"]' not in (short / "home" / "daemon.log").read_text():
             assert script.poll() is None, script.stdout.read()
