@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.critic_model import critic_overrides
@@ -122,9 +124,10 @@ LAST_WARM, CAPTURED, LAST = 15, 30, 60
 
 
 def afterwards(folder: Path, assets) -> list[dict]:
-    """Median time of each stage after a mix dump of all of them, against before, in one run; with a critic.
+    """Time of each stage after a mix dump of all of them, of before, in one run; with a critic.
 
-    A run of the same rows without any capture says how far that ratio wanders by itself.
+    A machine's speed wanders by more than what is looked for. So a run of the same rows without any capture goes beside it, at the
+    same time, and the stage times are taken as shares of its.
     """
     rows = []
     for trainer in ("v0", "v1"):
@@ -133,34 +136,50 @@ def afterwards(folder: Path, assets) -> list[dict]:
         orders = place / "orders.json"
         everything = {"first_step": CAPTURED, "last_step": CAPTURED, "stages": list(TIMINGS), "level": "mix"}
         orders.write_text(json.dumps([everything | {"why": "bench"}]))
-        found = {}
-        with private_cluster() as cluster:
-            for name, environment in (("plain", {}), ("captured", {"SENTINEL_ORDERS": str(orders)})):
-                settings = RunSettings(
-                    name=f"after-{trainer}", steps=LAST, trainer=trainer, critic=True, environment=environment
-                )
-                found[name] = launch(settings, place / name, assets, cluster, deadline_seconds=600).metrics()
+        environments = {"plain": {}, "captured": {"SENTINEL_ORDERS": str(orders)}}
+        critic = critic_overrides(assets.model, folder / "critic")
+
+        def made(name: str, trainer=trainer, place=place, environments=environments, critic=critic) -> dict:
+            settings = RunSettings(
+                name=f"after-{trainer}", steps=LAST, trainer=trainer, critic=True, environment=environments[name], overrides=critic
+            )  # fmt: skip
+            with private_cluster() as cluster:
+                return launch(settings, place / name, assets, cluster, deadline_seconds=900).metrics()
+
+        with ThreadPoolExecutor(2) as pool:
+            found = dict(zip(environments, pool.map(made, environments), strict=True))
         for key in TIMINGS.values():
-            after, by_itself = (
-                ratio_after({step: found[name][step][key] for step in found[name]}) for name in ("captured", "plain")
-            )
-            dumped = found["captured"][CAPTURED][key] / found["plain"][CAPTURED][key]
+            alone = ratio_after({step: values[key] for step, values in found["captured"].items()})
+            shares = {step: values[key] / found["plain"][step][key] for step, values in found["captured"].items()}
             rows.append(
                 {
                     "name": f"{trainer} GAE: {key} after a mix dump of every stage, of before",
-                    "value": after,
+                    "value": ratio_after(shares),
                     "unit": "x",
                     "limit": 1.05,
-                    "peer": f"without a dump {by_itself:.3f} x; ratio of both {after / by_itself:.3f}; dumped step {dumped:.1f} x",
+                    "peer": f"95 %: {interval(shares)}; not beside the other run {alone:.3f} x; dumped step {shares[CAPTURED]:.1f} x",
                 }
             )
     return rows
 
 
+BEFORE, AFTER = range(LAST_WARM + 1, CAPTURED), range(CAPTURED + 2, LAST + 1)
+
+
 def ratio_after(seconds: dict[int, float]) -> float:
     """Median from the second step after the capture on, of the median before it."""
-    before = statistics.median(seconds[step] for step in range(LAST_WARM + 1, CAPTURED))
-    return statistics.median(seconds[step] for step in range(CAPTURED + 2, LAST + 1)) / before
+    before, after = ([seconds[step] for step in steps if step in seconds] for steps in (BEFORE, AFTER))
+    return statistics.median(after) / statistics.median(before)
+
+
+def interval(seconds: dict[int, float], resamples: int = 2000) -> str:
+    """95 % interval of the same by resampling steps."""
+    rng = random.Random(0)
+    found = sorted(
+        ratio_after({step: seconds[rng.choice(steps)] for steps in (BEFORE, AFTER) for step in steps})
+        for _ in range(resamples)
+    )
+    return f"{found[int(0.025 * resamples)]:.2f} to {found[int(0.975 * resamples)]:.2f}"
 
 
 PLACE = "model.layers.1.mlp.gate_proj"
