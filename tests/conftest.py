@@ -19,9 +19,9 @@ LONGEST = ("test_demo.py", "test_rollouts.py", "test_loops.py", "test_verl.py", 
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(items):
     """Where files are handed to several processes, the longest are handed out first."""
-    if config.getoption("dist", "no") == "loadfile":
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a worker does not know by which rule it is handed tests
         place = {name: number for number, name in enumerate(LONGEST)}
         items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
 
