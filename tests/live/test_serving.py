@@ -50,7 +50,8 @@ def test_the_daemon_is_served_in_the_foreground_and_a_signal_ends_it_all(short):
     settings = short / "sentinel.yaml"
     settings.write_text(f"home: {short / 'home'}\nhttp: {{port: {http}}}\n")
     script = subprocess.Popen(
-        ["bash", str(ROOT / "deploy/container/serve.sh"), str(settings)],
+        # A shell cannot trap what was ignored before it began, as under nohup.
+        ["env", "--default-signal=HUP", "bash", str(ROOT / "deploy/container/serve.sh"), str(settings)],
         env=environment(short),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -50,7 +50,7 @@ def test_without_a_ray_cluster_the_trainer_neither_waits_nor_learns_of_it():
 
     assert until(lambda: session._daemon.failures > 0)
     assert "NoClusterError" in session._daemon.last_error
-    assert spent < 1.0
+    assert spent < 2.0, "fifty waits of 50 ms are 2.5 s"
     assert (session.metrics.failures, session.capture.failures) == (0, 0)
     session.close()
 
