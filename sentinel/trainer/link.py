@@ -77,15 +77,14 @@ class DaemonLink:
             from sentinel.daemon.ray_actor import connect_or_start
 
             self._actor = connect_or_start(self._config_text, self._config_path)
-        # Calls to a daemon that is away wait in Ray, which keeps their records: one at a time, however long that lasts.
-        if self._late is not None and not ray.wait([self._late], timeout=REPLY_SECONDS)[0]:
-            raise TimeoutError("the daemon has not answered the call before")
-        self._late = None
-        call = self._actor.report.remote(message)
         try:
-            reply: dict[str, Any] = ray.get(call, timeout=REPLY_SECONDS)
+            # Calls to a daemon that is away wait in Ray, which keeps their records: one at a time, however long that lasts.
+            if self._late is not None and not ray.wait([self._late], timeout=REPLY_SECONDS)[0]:
+                raise TimeoutError("the daemon has not answered the call before")
+            self._late = self._actor.report.remote(message)
+            reply: dict[str, Any] = ray.get(self._late, timeout=REPLY_SECONDS)
+            self._late = None
         except ray.exceptions.GetTimeoutError:
-            self._late = call
             raise
         except ray.exceptions.RayError:
             # Dead or unreachable: look it up anew next time.

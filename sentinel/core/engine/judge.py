@@ -22,6 +22,10 @@ from sentinel.records import Effect, Finding, IncidentChanged, StepReported, Sus
 
 RESTARTED = ("departure", "drift", "silence", "limit")
 """Detectors that begin anew when a run is resumed: its weights are the checkpoint's again."""
+ENTROPY_OTHERWISE = (
+    "actor/entropy is off at the first step, where weights are equal, while the log-probs of the same logits agree: this backend computes it "
+    "otherwise; it is no evidence unless the log-probs move with it"
+)
 UPDATES = frozenset({"actor_grad", "critic_grad"})
 """Groups whose NaN makes the trainer skip an update, so that the weights part from a replayed run's."""
 
@@ -82,6 +86,8 @@ def _whole(state: WatchState, frame: SeriesFrame, came: Arrival, settings: Engin
     if "departure" in state.memory:
         look = strictly(state.memory["departure"], look)
     state, findings = _observed(state, look, settings)
+    if "departure" in state.memory and state.memory["departure"].otherwise:
+        state, effects = _say(state, effects, "entropy_computed_otherwise", ENTROPY_OTHERWISE)
     state, more = _file(state, look, findings, settings)
     effects += more
     if came.how != "late":
