@@ -29,7 +29,8 @@ def run() -> list[dict]:
     (HERE / "data" / "calibration.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     page.put(DOCS / "hardware.md", "noise", page.noise_table())
     page.put(DOCS / "hardware.md", "overhead", page.overhead_table())
+    page.put(DOCS / "hardware.md", "captures", page.capture_costs())
     chaos = HERE / "data" / "chaos.json"
     runs = json.loads(chaos.read_text(encoding="utf-8")) if chaos.exists() else []
     page.put(DOCS / "safety.md", "chaos", page.chaos_table(runs))
-    return [*page.rows(found), *page.crossed_rows(found, again), *page.chaos_rows(runs)]
+    return [*page.rows(found), *page.crossed_rows(found, again), *page.overhead_rows(), *page.chaos_rows(runs)]

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from sentinel.storage.bundle import open_bundle
 
+from .bundles import EXAMPLES
+
 HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "examples" / "h200"
 BUNDLES = {path.stem: path for folder in (EXAMPLES, HERE / "data") for path in sorted(folder.glob("*.sentinel"))}
 METRICS = (
     "critic/score/mean", "response_length/mean", "actor/entropy", "actor/grad_norm", "actor/pg_loss", "actor/kl_loss",

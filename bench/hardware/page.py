@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from . import calibration, overhead, seeds
 
 HERE = Path(__file__).parent
@@ -221,23 +223,49 @@ def chaos_rows(runs: list[dict]) -> list[dict]:
 
 
 def overhead_table() -> str:
-    """The toggled runs whose step times were kept in data/toggled-*.jsonl."""
-    if not list((HERE / "data").glob("toggled-*.jsonl")):
+    """Step times with Sentinel on and off, one line a machine."""
+    found = overhead.watching(HERE / "data")
+    if not found:
         return NONE
     lines = [
-        "| run | steps watched / unwatched | step time, ratio (95 % interval) | inside Sentinel: median | 99 % below | of the step: median | 99 % below |",
-        "|---|---|---|---|---|---|---|",
+        "| on | pairs of runs | steps watched / unwatched | step, median | step time, ratio (95 % interval) | inside Sentinel: median | 99 % below | of the step: median | 99 % below |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for path in sorted((HERE / "data").glob("toggled-*.jsonl")):
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        found = overhead.intervals(rows)
-        watched = [(seconds, inside) for _, on, seconds, inside in found if on]
-        inside = sorted(spent for _, spent in watched)
-        shares = sorted(spent / seconds for seconds, spent in watched)
-        value, low, high = overhead.ratio(found)
-        late = int(0.99 * (len(watched) - 1))
+    for label, cost in found.items():
+        value, low, high = cost.ratio
         lines.append(
-            f"| {path.stem.removeprefix('toggled-')} | {len(watched)} / {len(found) - len(watched)} | {value:.4f} ({low:.4f}-{high:.4f}) "
-            f"| {inside[len(inside) // 2] * 1e3:.2f} ms | {inside[late] * 1e3:.1f} ms | {shares[len(shares) // 2]:.2%} | {shares[late]:.2%} |"
+            f"| {label} | {cost.pairs} | {cost.watched} / {cost.unwatched} | {cost.step:.2f} s | {value:.4f} ({low:.4f}-{high:.4f}) "
+            f"| {np.median(cost.inside) * 1e3:.2f} ms | {np.quantile(cost.inside, 0.99) * 1e3:.1f} ms "
+            f"| {np.median(cost.shares):.2%} | {np.quantile(cost.shares, 0.99):.2%} |"
         )
+    return "\n".join(lines)
+
+
+def overhead_rows() -> list[dict]:
+    """The same beside its limits."""
+    rows = []
+    for label, cost in overhead.watching(HERE / "data").items():
+        _, low, high = cost.ratio
+        rows += [
+            {"name": f"watched over unwatched on {label}, 95 % interval from", "value": low, "unit": "", "limit": 0.99, "at_least": True},
+            {"name": f"watched over unwatched on {label}, 95 % interval to", "value": high, "unit": "", "limit": 1.01},
+            {"name": f"inside Sentinel on {label}, share of the step: median", "value": float(np.median(cost.shares)), "unit": "", "limit": 0.002},
+            {"name": f"inside Sentinel on {label}, share of the step: p99", "value": float(np.quantile(cost.shares, 0.99)), "unit": "", "limit": 0.02},
+        ]  # fmt: skip
+    return rows
+
+
+def capture_costs() -> str:
+    """What dumping one step costs, by level, with Sentinel's captures and with msprobe as verl itself offers it."""
+    paths = sorted((HERE / "data").glob("captures-*.json"))
+    if not paths:
+        return NONE
+    lines = ["| on | level | by | step | added by the dump | bytes |", "|---|---|---|---|---|---|"]
+    for path in paths:
+        for name, cost in json.loads(path.read_text(encoding="utf-8")).items():
+            level, by = name.split(" ")
+            lines.append(
+                f"| {path.stem.removeprefix('captures-')} | {level} | {'verl + msprobe' if by == 'by-hand' else 'Sentinel'} "
+                f"| {cost['step']:.2f} s | {cost['added']:.2f} s | {cost['bytes'] / 1e6:.2f} MB |"
+            )
     return "\n".join(lines)

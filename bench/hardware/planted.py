@@ -22,10 +22,9 @@ from sentinel.demo.course import settled
 from sentinel.demo.kit.faults import Fault
 from sentinel.demo.runs import Run, RunSettings, launch
 from sentinel.errors import SentinelError
-from sentinel.storage.bundle import open_bundle
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples" / "h200"
+from .bundles import EXAMPLES, rollouts
+
 RESULTS = Path(__file__).parent / "results"
 SETTLE_SECONDS = 12.0
 A_RUN_TAKES = 60.0
@@ -69,7 +68,7 @@ def module_fault(stage: str, module: str, kind: str, size: float, step: int = 4,
     )
 
 
-REWARD = f"reward.custom_reward_function.path={ROOT / 'bench' / 'hardware' / 'wrong_reward.py'}"
+REWARD = f"reward.custom_reward_function.path={Path(__file__).parent / 'wrong_reward.py'}"
 PLANNED = (
     module_fault(LOG_PROB, "model.layers.1.self_attn.q_proj", "scale", 1.02),
     module_fault(REF, "model.layers.2.self_attn.o_proj", "scale", 1.03),
@@ -144,18 +143,11 @@ class Bench:
             critic="gae" in plan.bundle,
             precision="bf16" if "bf16" in plan.bundle else "fp32",
             attention=plan.attention,
-            rollouts=self._rollouts(plan) if plan.replayed else None,
+            rollouts=rollouts(plan.bundle, self.work / "rollouts" / plan.bundle) if plan.replayed else None,
             fault=plan.fault,
             overrides=[*self._critic(plan), *plan.overrides],
             environment={"SENTINEL_RUN": plan.name, "SENTINEL_CONFIG": str(config)},
         )
-
-    def _rollouts(self, plan: Planned) -> Path:
-        folder = self.work / "rollouts" / plan.bundle
-        if not folder.exists():
-            open_bundle(EXAMPLES / f"{plan.bundle}.sentinel").extract_rollouts(folder)
-        found = next(folder.rglob("GBS*"))
-        return found.parent.parent
 
     def _critic(self, plan: Planned) -> list[str]:
         return critic_overrides(self.assets.model, self.work / "critic") if "gae" in plan.bundle else []

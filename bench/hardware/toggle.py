@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentinel's trainer side switched on and off in blocks of steps of one verl run, and the time of every step.
+"""Sentinel's trainer side switched on and off step by step in one verl run, and the time of every step.
 
 Loaded in a run's processes by VERL_USE_EXTERNAL_MODULES. Writes to BENCH_TOGGLE_FILE one line a step:
 `{"step", "at", "on", "inside"}`: when the step's metrics were logged (seconds of a steady clock, before Sentinel saw them),
 whether Sentinel took them, and the seconds that the trainer's thread spent inside Sentinel until the next step's log.
-Blocks of one run, rather than runs in turn: start-up, clocks and memory layout differ from run to run by more than 1 %.
+Steps of one run, rather than runs in turn: start-up, clocks and memory layout differ from run to run by more than 1 %. Steps
+differ too, by the length of their texts: so two runs replay the same rollouts, and what one watches the other does not (BENCH_TOGGLE_PHASE is 0 or 1).
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ import time
 
 import wrapt
 
-BLOCK = 5
 SAVED = 25
-"""The rows are written every so many steps, in watched and in unwatched blocks alike, and at the end."""
+"""The rows are written every so many steps, in watched and in unwatched steps alike, and at the end."""
 FIRST = 6
 """Steps before this one are always watched and not counted: connecting, warming up."""
+
+
+def watched(step: int, phase: int) -> bool:
+    """Whether Sentinel sees this step."""
+    return step < FIRST or (step - FIRST) % 2 == phase
 
 
 class Clock:
     """The times of one trainer process."""
 
-    def __init__(self) -> None:
+    def __init__(self, phase: int) -> None:
+        self.phase = phase
         self.rows: list[dict] = []
         self.inside = 0.0
 
@@ -40,8 +46,8 @@ class Clock:
         if self.rows:
             self.rows[-1]["inside"] = self.inside
         self.inside = 0.0
-        on = step < FIRST or ((step - FIRST) // BLOCK) % 2 == 0
-        self.rows.append({"step": step, "at": time.perf_counter(), "on": on, "inside": 0.0})
+        row = {"step": step, "at": time.perf_counter(), "on": watched(step, self.phase), "inside": 0.0}
+        self.rows.append(row)
         if step % SAVED == 0:
             self.write()
 
@@ -53,7 +59,7 @@ class Clock:
 
 def install(module) -> None:
     """Wrap the three calls that a trainer makes of `Session`."""
-    clock = Clock()
+    clock = Clock(int(os.environ.get("BENCH_TOGGLE_PHASE", "0")))
     session = module.Session
 
     def timed(method):

@@ -75,23 +75,33 @@ def test_a_healthy_seed_of_the_gpu_raises_no_alarm_among_the_others():
     assert seeds.judge(known[1], [known[0], *known[2:]])["alarms"] == []
 
 
-def steps(factor, rng):
-    """Times of a toggled run whose watched steps take so many times as long."""
+def steps(factor, phase, rng, texts):
+    """Times of a toggled run whose watched steps take so many times as long, each step by the length of its text."""
     clock, rows = 0.0, []
-    for step in range(1, 400):
-        on = step < toggle.FIRST or ((step - toggle.FIRST) // toggle.BLOCK) % 2 == 0
+    for step, length in enumerate(texts, start=1):
+        on = toggle.watched(step, phase)
         rows.append({"step": step, "at": clock, "on": on, "inside": 0.001 * on})
-        clock += rng.gauss(1.0, 0.02) * (factor if on else 1.0)
+        clock += length * rng.gauss(1.0 + 0.2 * phase, 0.02) * (factor if on else 1.0)
     return rows
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.05])
-def test_the_ratio_of_step_times_is_found_again_with_its_interval(factor):
-    value, low, high = overhead.ratio(overhead.intervals(steps(factor, random.Random(3))))
+@pytest.mark.parametrize("factor", [1.0, 1.03])
+def test_the_ratio_of_step_times_is_found_again_whatever_the_texts_and_the_pace_of_a_run(factor):
+    rng = random.Random(3)
+    texts = [rng.uniform(0.5, 2.0) for _ in range(300)]
+    first, second = (overhead.intervals(steps(factor, phase, rng, texts)) for phase in (0, 1))
 
-    assert low < value < high
-    assert abs(value - factor) < 0.01
-    assert low - 0.002 < factor < high + 0.002
+    for pair in ((first, second), (second, first)):
+        value, low, high = overhead.ratio(overhead.effects(*pair))
+
+        assert low < factor < high
+        assert abs(value - factor) < 0.005
+        assert high - low < 0.02
+
+
+def test_two_toggled_runs_watch_every_counted_step_once():
+    for step in range(toggle.FIRST, toggle.FIRST + 20):
+        assert toggle.watched(step, 0) != toggle.watched(step, 1)
 
 
 def test_planned_faults_cover_every_stage_and_have_names_of_their_own():
