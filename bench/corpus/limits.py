@@ -43,6 +43,8 @@ WIDER_GAP = (1.0, 1.1, 1.25, 1.25)
 EARLY, LATE = slice(0, 3), slice(50, 80)
 """Steps over which noise is measured, about `NOISE_STEPS`."""
 assert NOISE_STEPS == (2.0, 65.0)
+ALONE = 4.0
+"""Times the next group's noise from which a group's is its own alone."""
 DIGITS = 3
 
 
@@ -177,8 +179,18 @@ def alternatives(pattern: str) -> list[str]:
     return [whole for choice in found[1].split(",") for whole in alternatives(head + choice + tail)]
 
 
+def loudest(table: np.ndarray) -> np.ndarray:
+    """Largest value of each column below a gap of `ALONE`: recipes that part for good are no measure for others."""
+    ordered = np.sort(table, axis=0)
+    out = ordered[-1]
+    for first, second in zip(ordered[:0:-1], ordered[-2::-1], strict=True):
+        upper = len(ordered) // 2  # at most half of the groups are set apart
+        out = np.where((out == first) & (first > ALONE * second) & (second >= ordered[upper]), second, out)
+    return out
+
+
 def fit(groups: list[Measured]) -> dict[str, dict[str, list[float]]]:
-    """Field -> pattern -> numbers: limits of both regimes, and the largest noise over groups."""
+    """Field -> pattern -> numbers: limits of both regimes, and the noise of the loudest group."""
     out: dict[str, dict[str, list[float]]] = {"noise": {}, "replay": {}, "free": {}}
     for regime, field in (("replayed", "replay"), ("free", "free")):
         pooled: Maxima = defaultdict(list)
@@ -192,6 +204,6 @@ def fit(groups: list[Measured]) -> dict[str, dict[str, list[float]]]:
     for group in groups:
         for pattern, pairs in group.noise.items():
             noise[pattern] += pairs
-    tables = {pattern: np.array(pairs).max(axis=0) for pattern, pairs in noise.items()}
+    tables = {pattern: loudest(np.array(pairs)) for pattern, pairs in noise.items()}
     out["noise"] = {pattern: [rounded(value) for value in table] for pattern, table in tables.items() if table.any()}
     return out

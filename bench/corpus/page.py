@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.corpus import plots
 
+FIRST_LOOK = Path(__file__).parent / "data" / "test" / "first_look.json"
 REGIMES = ("replayed", "free")
 PROMISED = ("strong", "medium")
 GOALS = {
@@ -42,17 +43,29 @@ HOW = """## What is judged, and how far these numbers carry
 
 The statistic is the lower median of a metric's deviation over the last 1, 3, 5 and 10 steps (20 in free runs), in standard deviations of
 the baseline's own twins or seeds, against what healthy runs reach (`replay`, `free` and `noise` in `sentinel/data/metrics.toml`). Promised
-are at most 0.5 false alarms per 1,000 steps in a replay with twins and 1 in a free run with 5 seeds; the tables show what was kept.
+is one false alarm at most per 1,000 steps in a free run with 5 seeds. A replay with twins aims at half of one; expect one, as the tables show.
 
-The two splits in the repository have both been looked at while the engine was built. So that the numbers are not of limits on the very runs
+The splits `tuning` and `validation` were looked at while the engine was built. The third, `test` (`bench/corpus/plan.py`: other seeds, a further model, kernels
+that no other split has, 19 further kinds of fault), was scored once before anybody looked at it; that table comes first below. In replays it shows ten times the
+false alarms of the other splits. What it taught, and what was changed since:
+
+- *A limit that needs no baseline stood below what the baseline's own twins show* (`training/rollout_probs_diff_mean` 0.01; twins 0.024): 16 of 45. Twins count now.
+- *Twins that repeat each other were counted one by one*: two runs on one split of the batch and one on another look like agreement. Only different ones count now.
+- *Limits were measured on too few recipes*: most of the others were past their limit by less than a tenth. The clean runs of `test` measure limits, too, since then.
+- *Runs that part for good at a step that no twin parts at*: in one group, 6 of 16 clean runs take another branch at step 5 (grad_norm 2.9 instead of 8 to 12) and have four times
+  the kl_loss for ten steps. Nothing in its baseline tells of that branch; these stay false alarms.
+
+The second table is of all three splits with the engine of today. So that its numbers are not of limits on the very runs
 that set them, each group of runs is scored with limits measured on the other groups (`crossed`); the clean runs on a GPU, two in each
-group of the validation split, never set a limit. What remains is optimism about the choice of the statistic and its constants. A third split that nobody
-looked at is planned (`bench/corpus/plan.py`, `test`) and can be made by `python -m bench.corpus build --split test --out DIR`; its score is not on this page.
+group of the validation split, never set a limit. What remains is optimism about the choice of the statistic and its constants.
+A fourth split, `fresh`, has seeds of its own and is not looked at.
 
-Not reached: medium faults of a replay (goal 95 %), the 95th percentile of their delay and of strong ones (goals 5 and 1), and half a false alarm in
-1,000 replayed steps by a hair. Tried on the same runs, limits left out by group: one limit for all metrics (medium 62 %, 0.9 false alarms), signed sums
-instead of medians (68 to 85 %, no fewer false alarms), jumps against the run's own past (56 to 76 %), the median or mean of the twins as centre (no
-change), windows of 20 steps (no change). What limits it: a medium fault is 3 to 10 deviations of healthy replays by definition, and over 60 metrics and 80 steps
+Not reached in replays: strong faults (goal 99 %), medium faults (goal 95 %), the 95th percentile of their delay, and half a false alarm in
+1,000 steps; in free runs medium faults by a hair and their stage. Tried on the same runs, limits left out by group: one limit for all metrics (medium 62 %, 0.9 false alarms),
+signed sums instead of medians (68 to 85 %, no fewer false alarms), jumps against the run's own past (56 to 76 %), the median or mean of the twins as centre (no
+change), windows of 20 steps (no change): these on two splits, where medium was 73 % at 0.55 false alarms. On all three: limits 1.3 times as wide (0.92 false alarms, strong 97.3 %, medium
+51 %), 1.6 times (0.78, 95.9 %, 42 %), a second metric asked for before a weak alarm (0.92, 97.3 %, 45 %), three of them (0.78, 96.8 %, 45 %), a steeper widening for twins that repeat each other (0.87, 96.6 %, 54 %).
+All lie on one curve. What limits it: a medium fault is 3 to 10 deviations of healthy replays by definition, and over 60 metrics and 80 steps
 healthy replays themselves come that far, some for good; and wrong optimiser constants, frozen layers or rounded weights take some updates until they show at all.
 Slow learners are not told from a wrong learning rate: metrics alone cannot, so a run that learns more slowly than every seed is an alarm.
 """
@@ -63,7 +76,15 @@ def write(score: Path, out: Path, bare: Path | None = None) -> None:
     document = json.loads(score.read_text(encoding="utf-8"))
     pictures = out / "evaluation"
     pictures.mkdir(parents=True, exist_ok=True)
-    parts = [HEAD, HOW, f"## The score: {document['split']}\n", table(document)]
+    first = json.loads(FIRST_LOOK.read_text(encoding="utf-8"))
+    parts = [
+        HEAD,
+        HOW,
+        "## The test split, before anybody had looked at it\n",
+        "The engine of that day (commit 863d5a7), shipped limits.\n",
+        table(first),
+    ]
+    parts += [f"## The score: {document['split']}\n", table(document)]
     if bare is not None:
         parts += ["## Without twins, with one seed\n", "Printed, not promised.\n"]
         parts.append(table(json.loads(bare.read_text(encoding="utf-8"))))

@@ -73,7 +73,9 @@ def captures(args, assets: Assets) -> None:
     with ThreadPoolExecutor(args.at_once) as pool:
         made = list(pool.map(lambda job: _capture(args, assets, *job), jobs))
     found = {
-        f"{level} {by}": costs(run.folder.parent) for (level, by), run in zip(jobs, made, strict=True) if run is not None
+        f"{level} {by}": costs(run.folder.parent)
+        for (level, by), run in zip(jobs, made, strict=True)
+        if run is not None
     }
     (args.out / f"captures-{args.label}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found), flush=True)

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from bench.corpus import plan  # noqa: E402
+from bench.corpus import limits, plan  # noqa: E402
 from bench.corpus.faults import KINDS, Fault  # noqa: E402
 from bench.corpus.model import Kernel, Tweak, forward, fresh, round_mantissa, views  # noqa: E402
 from bench.corpus.recipe import RECIPES  # noqa: E402
@@ -198,9 +198,11 @@ def test_the_splits_share_no_seed_and_each_holds_out_kinds_and_models():
 
     assert not seeds["tuning"] & seeds["validation"]
     assert not seeds["test"] & (seeds["tuning"] | seeds["validation"])
+    assert not seeds["fresh"] & (seeds["tuning"] | seeds["validation"] | seeds["test"])
     assert not plan.VALIDATION_KINDS & kinds["tuning"]
     assert kinds["validation"] == set(KINDS) - plan.TEST_KINDS
     assert kinds["test"] >= plan.TEST_KINDS
+    assert kinds["fresh"] >= plan.TEST_KINDS
     assert models["validation"] - models["tuning"] == {"tall", "wide"}
     assert models["test"] - models["validation"] == {"narrow"}
 
@@ -209,6 +211,13 @@ def test_the_test_split_has_a_kernel_that_no_other_has():
     kernels = {split: {run.kernel.attention for run in plan.runs(split)} for split in plan.SPLITS}
 
     assert kernels["test"] - kernels["tuning"] - kernels["validation"] == {"exp2"}
+
+
+def test_the_noise_of_a_recipe_that_parts_for_good_is_no_measure_for_others():
+    table = np.array([[1.0, 0.0, 1.0], [1.5, 0.0, 1.2], [30.0, 0.0, 1.4], [900.0, 0.0, 1.6], [1.2, 5.0, 1.5]])
+
+    assert limits.loudest(table).tolist() == [1.5, 0.0, 1.6]
+    assert limits.loudest(table[:1]).tolist() == table[0].tolist()
 
 
 @pytest.mark.parametrize("regime", ["replayed", "free"])

@@ -22,6 +22,8 @@ ENGINE = ("rollout_corr/rollout_log_ppl", "rollout_corr/rollout_ppl")
 """The rollout engine's own perplexity of what it sampled."""
 WITH_PROMPTS = "global_seqlen/"
 """Lengths that count the prompts, too: other prompts under the recorded responses are a fault, not a free run."""
+SEEN, SHOWN = 1.5, 3.0
+"""Under replay agreement with recorded log-probs falls as weights part, and twins are only some of the ways."""
 SAMPLE = 200
 """Cells looked at for chance agreement."""
 
@@ -51,7 +53,7 @@ class Baseline:
     present: Floats
     """(series,): share of the seeds' own steps that have the metric."""
     furthest: Floats
-    """(series,): largest distance from perfect agreement in any seed; 0 where there is no data."""
+    """(series,): how far from perfect agreement healthy runs may stand: `SEEN` times the most of any seed, `SHOWN` times that of any twin."""
     not_finite: Bools
     """(steps, series): some seed or twin is NaN or infinite there."""
     lengths: Telling
@@ -97,7 +99,7 @@ def learn(reference: Reference, catalogue: Catalogue) -> Baseline | None:
         seeds=frozen(cells),
         twins=frozen(grids),
         present=frozen(_shares(seeds, index)),
-        furthest=frozen(np.nan_to_num(np.abs(cells - index.perfect), nan=0.0).max(axis=(0, 1))),
+        furthest=frozen(np.maximum(SEEN * _furthest(cells, index), SHOWN * _furthest(grids, index))),
         not_finite=frozen(_not_finite((*seeds, *twins), index, line)),
         lengths=_telling(index, cells, "length"),
         scores=_telling(index, cells, "score"),
@@ -105,6 +107,13 @@ def learn(reference: Reference, catalogue: Catalogue) -> Baseline | None:
         recorded=_recorded(grids, cells, index, engine),
         resolution=max(resolutions, default=0.0),
         rollout_steps=frozenset(reference.rollout_steps),
+    )
+
+
+def _furthest(runs: Floats, index: SeriesIndex) -> Floats:
+    """Largest distance from perfect agreement in any of the runs, shape (series,); 0 without runs."""
+    return np.asarray(
+        np.nan_to_num(np.abs(runs - index.perfect), nan=0.0).max(axis=(0, 1), initial=0.0), dtype=np.float64
     )
 
 

@@ -101,7 +101,7 @@ def replayed_look(frame: SeriesFrame, past: Past, baseline: Baseline, pairing: P
         bare,
         expected=expected,
         low=np.where(judged, np.where(log, expected * np.exp(-limit), expected - limit), -np.inf),
-        high=np.where(judged, np.where(log, expected * np.exp(limit), expected + limit), np.inf),
+        high=np.where(judged, np.where(log, expected * np.exp(np.minimum(limit, 600.0)), expected + limit), np.inf),
         ratio=ratio,
         measured=np.where(strict, ratio, _moved(pairing.widened * standard, limits)),
         standard=standard,

@@ -38,6 +38,8 @@ ENOUGH = 4
 """Twins from which on nothing is widened."""
 FEW = 2.0
 """Widening with a single twin, less 1."""
+REPEATED = 0.01
+"""Share of the spread of run and twins up to which two of them are the same again."""
 AGE = 200.0
 """Steps after which a standard deviation counts double."""
 YOUNG = 0.8
@@ -106,7 +108,7 @@ def learn_pairing(baseline: Baseline, seed: int) -> Pairing:
         unit=frozen(unit),
         limits=frozen(limits.copy()),
         strict=frozen(strict),
-        widened=few(len(twins)) if len(twins) else 1.0,
+        widened=float(few(np.array(len(twins)))) if len(twins) else 1.0,
         calibrated=bool(len(twins)),
         inexact=frozen(_inexact(twins, expected)),
     )
@@ -180,7 +182,21 @@ def _from_twins(twins: Floats, expected: Floats, index: SeriesIndex, log: Bools)
     least = np.where(equal | (index.replay[0] == 0), whole, WHOLE * whole)
     scale = np.fmax(np.fmax(local, least), _floor(index, expected, log, whole))
     place = np.arange(len(expected))[:, None]
-    return np.asarray(few(len(twins)) * (1.0 + YOUNG / (1.0 + place) + place / AGE) * scale, dtype=np.float64)
+    return np.asarray(
+        few(_distinct(members) - 1) * (1.0 + YOUNG / (1.0 + place) + place / AGE) * scale, dtype=np.float64
+    )
+
+
+def _distinct(members: Floats) -> Floats:
+    """How many of the runs differ from each other, at most of the steps, by a share of their spread that is worth mention; shape (series,).
+
+    Twins on one split of the batch, or on one kernel, repeat each other: they are one way in which replays part, not several.
+    """
+    ordered = np.sort(members, axis=0)
+    spread = ordered[-1] - ordered[0]
+    told = (np.diff(ordered, axis=0) > REPEATED * spread).sum(axis=0)
+    counted = np.where(np.isfinite(spread) & (spread > 0), told, np.nan)
+    return np.asarray(np.nan_to_num(np.nanmedian(counted, axis=0), nan=len(members) - 1.0) + 1.0, dtype=np.float64)
 
 
 def _floor(index: SeriesIndex, expected: Floats, log: Bools, whole: Floats) -> Floats:
@@ -191,10 +207,10 @@ def _floor(index: SeriesIndex, expected: Floats, log: Bools, whole: Floats) -> F
     return share * np.where(log, 1.0, np.maximum(base, 1e-2 * index.natural))
 
 
-def few(twins: int) -> float:
+def few(twins: Floats) -> Floats:
     """Widening with few twins: one shows a third of how replays part."""
-    missing = max(0, ENOUGH - twins) / (ENOUGH - 1)
-    return 1.0 + FEW * float(missing**0.7)
+    missing = np.clip(ENOUGH - twins, 0, ENOUGH - 1) / (ENOUGH - 1)
+    return np.asarray(1.0 + FEW * missing**1.4, dtype=np.float64)
 
 
 def pooled(power: Floats, reach: int) -> Floats:

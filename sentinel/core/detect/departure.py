@@ -115,7 +115,7 @@ def strictly(state: DepartureState, look: Look) -> Look:
     return replace(
         look,
         ratio=np.where(rows, np.abs(apart), look.ratio),
-        measured=np.where(rows, np.abs(apart), look.measured),
+        measured=np.where(rows, np.fmax(np.abs(apart), look.measured), look.measured),  # stricter is never less moved
         standard=np.where(rows, apart, look.standard),
         limits=np.where(rows[None], np.array(STRICT_LIMITS)[:, None], look.limits),
         low=np.where(rows & (reach > 0), np.minimum(centre, centre - reach), look.low),

@@ -2,8 +2,8 @@
 """A value crossed a limit that needs no baseline: self-consistency, two models of equal weights at step 1, or the absurd.
 
 Self-consistency must fail on 2 of 3 steps, because single tokens put the correlation at 0.9 now and then in healthy runs; five times
-the limit alarms at once unless single tokens decide the metric. Where the baseline itself stands at such levels, the limit is half as
-much again as its highest value. Misses on purpose: anything below the published limits (verl FAQ 0.01).
+the limit alarms at once unless single tokens decide the metric. Where the baseline's own runs stand at such levels, the limit
+lies as far beyond theirs as `Baseline.furthest` says. Misses on purpose: anything below the published limits (verl FAQ 0.01).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from sentinel.core.frames import Floats, frozen, grown
 from sentinel.records import Band, Finding
 
 AT_ONCE = 5.0
-ABOVE_BASELINE = 1.5
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def _distance(look: Look) -> tuple[Floats, Floats]:
     perfect = index.perfect
     reach = np.abs(index.bad - perfect)
     if look.baseline is not None:
-        furthest = ABOVE_BASELINE * look.baseline.furthest
+        furthest = look.baseline.furthest
         reach[: len(furthest)] = np.maximum(reach[: len(furthest)], furthest)  # keeps NaN: no limit
     off = np.where((perfect == 1.0) & (values >= perfect), 0.0, np.abs(values - perfect))
     return off / reach, np.where(perfect == 1.0, perfect - reach, perfect + reach)
