@@ -305,6 +305,7 @@ class Place:
             "seed": chaos.rng and run and run.name, "failure": failure, "steps": len(got), "injected": injected,
             "injections": sum(injected.values()), "garbage": garbage, "differing": differing[:20], "differences": len(differing),
             "worst_wait": max(waits, default=None), "waits": len(waits), "small_disk": mounted,
+            "over_bound": sum(seconds > WAIT_SECONDS for seconds in waits),
             "worst_call": {name: max(s for n, s in times if n == name) for name in {n for n, _ in times}},
         }  # fmt: skip
 

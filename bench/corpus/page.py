@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.corpus import plots
 
+FRESH = Path(__file__).parent / "data" / "fresh_score.json"
 FIRST_LOOK = Path(__file__).parent / "data" / "test" / "first_look.json"
 REGIMES = ("replayed", "free")
 PROMISED = ("strong", "medium")
@@ -43,10 +44,10 @@ HOW = """## What is judged, and how far these numbers carry
 
 The statistic is the lower median of a metric's deviation over the last 1, 3, 5 and 10 steps (20 in free runs), in standard deviations of
 the baseline's own twins or seeds, against what healthy runs reach (`replay`, `free` and `noise` in `sentinel/data/metrics.toml`). Promised
-is one false alarm at most per 1,000 steps in a free run with 5 seeds. A replay with twins aims at half of one; expect one, as the tables show.
+are at most 0.5 false alarms per 1,000 steps in a replay with twins and 1 in a free run with 5 seeds; the tables show where that was kept and where not.
 
 The splits `tuning` and `validation` were looked at while the engine was built. The third, `test` (`bench/corpus/plan.py`: other seeds, a further model, kernels
-that no other split has, 19 further kinds of fault), was scored once before anybody looked at it; that table comes first below. In replays it shows ten times the
+that no other split has, 19 further kinds of fault), was scored once before anybody looked at it; that table is the second below. In replays it shows ten times the
 false alarms of the other splits. What it taught, and what was changed since:
 
 - *A limit that needs no baseline stood below what the baseline's own twins show* (`training/rollout_probs_diff_mean` 0.01; twins 0.024): 16 of 45. Twins count now.
@@ -55,10 +56,11 @@ false alarms of the other splits. What it taught, and what was changed since:
 - *Runs that part for good at a step that no twin parts at*: in one group, 6 of 16 clean runs take another branch at step 5 (grad_norm 2.9 instead of 8 to 12) and have four times
   the kl_loss for ten steps. Nothing in its baseline tells of that branch; these stay false alarms.
 
-The second table is of all three splits with the engine of today. So that its numbers are not of limits on the very runs
+The third table is of all three splits with the engine of today. So that its numbers are not of limits on the very runs
 that set them, each group of runs is scored with limits measured on the other groups (`crossed`); the clean runs on a GPU, two in each
 group of the validation split, never set a limit. What remains is optimism about the choice of the statistic and its constants.
-A fourth split, `fresh`, has seeds of its own and is not looked at.
+A fourth split, `fresh` (other seeds, the kernels and kinds of fault of `test`), was scored once with the engine of today, before anybody looked at it: its replayed half comes
+first below, 10,240 clean steps; its free half is not made yet. The half false alarm per 1,000 replayed steps was kept there; the recall of strong and medium faults was missed as elsewhere.
 
 Not reached in replays: strong faults (goal 99 %), medium faults (goal 95 %), the 95th percentile of their delay, and half a false alarm in
 1,000 steps; in free runs medium faults by a hair and their stage. Tried on the same runs, limits left out by group: one limit for all metrics (medium 62 %, 0.9 false alarms),
@@ -76,14 +78,14 @@ def write(score: Path, out: Path, bare: Path | None = None) -> None:
     document = json.loads(score.read_text(encoding="utf-8"))
     pictures = out / "evaluation"
     pictures.mkdir(parents=True, exist_ok=True)
-    first = json.loads(FIRST_LOOK.read_text(encoding="utf-8"))
-    parts = [
-        HEAD,
-        HOW,
-        "## The test split, before anybody had looked at it\n",
-        "The engine of that day (commit 863d5a7), shipped limits.\n",
-        table(first),
+    fresh, first = (json.loads(path.read_text(encoding="utf-8")) for path in (FRESH, FIRST_LOOK))
+    parts = [HEAD, HOW]
+    parts += [
+        "## The fresh split, before anybody had looked at it\n",
+        "The engine of today, shipped limits, replayed runs.\n",
     ]
+    parts += [table(fresh), "## The test split, before anybody had looked at it\n"]
+    parts += ["The engine of that day (commit 863d5a7), shipped limits.\n", table(first)]
     parts += [f"## The score: {document['split']}\n", table(document)]
     if bare is not None:
         parts += ["## Without twins, with one seed\n", "Printed, not promised.\n"]
