@@ -84,7 +84,7 @@ def write(score: Path, out: Path, bare: Path | None = None) -> None:
         "## The fresh split, before anybody had looked at it\n",
         "The engine of today, shipped limits, replayed runs.\n",
     ]
-    parts += [table(fresh), "## The test split, before anybody had looked at it\n"]
+    parts += [table(fresh), comparison(fresh, "replayed"), "## The test split, before anybody had looked at it\n"]
     parts += ["The engine of that day (commit 863d5a7), shipped limits.\n", table(first)]
     parts += [f"## The score: {document['split']}\n", table(document)]
     if bare is not None:
