@@ -9,6 +9,7 @@ Each injection that really took place is a line in a file of the folder CHAOS_FO
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import time
@@ -95,6 +96,7 @@ class Times:
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, float]] = []
+        self._collecting = 0.0
 
     def timed(self, owner, name: str) -> None:
         """Time a method."""
@@ -110,6 +112,15 @@ class Times:
 
         setattr(owner, name, call)
 
+    def collected(self, phase: str, info: dict) -> None:
+        """Time the interpreter's own full collections: they hold every thread, a wait's too."""
+        if info["generation"] < 2:
+            return
+        if phase == "start":
+            self._collecting = time.perf_counter()
+        else:
+            self.rows.append(("gc", time.perf_counter() - self._collecting))
+
     def write(self) -> None:
         """Write all of them."""
         path = Path(os.environ["CHAOS_FOLDER"]) / "times.json"
@@ -122,6 +133,7 @@ def in_session(module) -> None:
     for name in ("step_logged", "boundary", "step_over"):
         times.timed(module.Session, name)
     times.timed(module.Emitter, "wait")
+    gc.callbacks.append(times.collected)
     finished = module.Session.finished
 
     def finish(self):
