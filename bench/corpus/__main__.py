@@ -42,7 +42,7 @@ def main() -> int:
     verb.add_argument("--out", type=Path, required=True, help="the folder of the docs")
     args = parser.parse_args()
     if args.verb == "page":
-        page.write(args.score, args.out, args.bare)
+        page.write(args.score, args.out, args.bare, page.UNSEEN)
         return 0
     if args.verb == "limits":
         limits.write(args.catalogue, limits.fit(limits.measured(args.corpora, load_catalogue())))

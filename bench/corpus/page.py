@@ -12,8 +12,12 @@ from pathlib import Path
 
 from bench.corpus import plots
 
-FRESH = Path(__file__).parent / "data" / "fresh_score.json"
-FIRST_LOOK = Path(__file__).parent / "data" / "test" / "first_look.json"
+DATA = Path(__file__).parent / "data"
+UNSEEN = (
+    ("The fresh split, before anybody had looked at it", "The engine of today, shipped limits, replayed runs.", DATA / "fresh_score.json"),
+    ("The test split, before anybody had looked at it", "The engine of that day (commit 863d5a7), shipped limits.", DATA / "test" / "first_look.json"),
+)  # fmt: skip
+"""Heading, words, score: of splits that were scored once before they were looked at."""
 REGIMES = ("replayed", "free")
 PROMISED = ("strong", "medium")
 GOALS = {
@@ -73,19 +77,16 @@ Slow learners are not told from a wrong learning rate: metrics alone cannot, so 
 """
 
 
-def write(score: Path, out: Path, bare: Path | None = None) -> None:
-    """The page `evaluation.md` and its plots under `out`; `bare` is the score without twins and with one seed."""
+def write(score: Path, out: Path, bare: Path | None = None, unseen: tuple[tuple[str, str, Path], ...] = ()) -> None:
+    """The page `evaluation.md` and its plots under `out`; `bare` is the score without twins and with one seed, `unseen` as `UNSEEN`."""
     document = json.loads(score.read_text(encoding="utf-8"))
     pictures = out / "evaluation"
     pictures.mkdir(parents=True, exist_ok=True)
-    fresh, first = (json.loads(path.read_text(encoding="utf-8")) for path in (FRESH, FIRST_LOOK))
     parts = [HEAD, HOW]
-    parts += [
-        "## The fresh split, before anybody had looked at it\n",
-        "The engine of today, shipped limits, replayed runs.\n",
-    ]
-    parts += [table(fresh), comparison(fresh, "replayed"), "## The test split, before anybody had looked at it\n"]
-    parts += ["The engine of that day (commit 863d5a7), shipped limits.\n", table(first)]
+    for heading, words, path in unseen:
+        seen = json.loads(path.read_text(encoding="utf-8"))
+        parts += [f"## {heading}\n", f"{words}\n", table(seen)]
+        parts += [comparison(seen, regime) for regime in seen.get("compared", ())]
     parts += [f"## The score: {document['split']}\n", table(document)]
     if bare is not None:
         parts += ["## Without twins, with one seed\n", "Printed, not promised.\n"]

@@ -143,7 +143,7 @@ def find_address(given: str | None) -> str | None:
     """Return the cluster's HOST:PORT: as given, of RAY_ADDRESS, of the last `ray start`, or of a process here.
 
     Raises:
-        DaemonError: several clusters run here and none is named, or the address is none.
+        DaemonError: several clusters run here and none is named, only another user's does, or the address is none.
     """
     address = given or os.environ.get("RAY_ADDRESS") or ""
     if address and address != "auto":
@@ -153,23 +153,37 @@ def find_address(given: str | None) -> str | None:
     with contextlib.suppress(OSError):
         root = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray"  # noqa: S108  # Ray's own folder
         found = (root / ADDRESS_FILE).read_text(encoding="utf-8").strip()
-        if found and _answers(found):
+        if found and _ours((root / ADDRESS_FILE).stat().st_uid) and _answers(found):
             return found
-    running = sorted(gcs_addresses())
+    owners = gcs_addresses()
+    running = sorted(address for address, users in owners.items() if any(map(_ours, users)))
     if len(running) > 1:
         raise DaemonError(f"several Ray clusters run here: {', '.join(running)}; choose one with --address")
+    if owners and not running:
+        # Never a neighbour's by chance: what is asked of a daemon can stop it, or dump a step of somebody's training.
+        raise DaemonError(
+            f"the Ray clusters here are another user's ({', '.join(sorted(owners))}): name one with --address"
+        )
     return running[0] if running else None
 
 
-def gcs_addresses() -> set[str]:
-    """Return the addresses of the Ray clusters whose processes run on this machine."""
-    found: set[str] = set()
+def _ours(user: int) -> bool:
+    """Whether what belongs to this user may be taken without being named; root stands for everybody."""
+    return os.geteuid() in {0, user}
+
+
+def gcs_addresses() -> dict[str, set[int]]:
+    """Return the addresses of the Ray clusters whose processes run on this machine, each with the users that run them."""
+    found: dict[str, set[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
             if words[0].endswith(b"raylet"):
-                found.update(w.partition(b"=")[2].decode() for w in words if w.startswith(b"--gcs-address="))
-    return {address for address in found if address}
+                for word in words:
+                    name, _, address = word.decode(errors="replace").partition("=")
+                    if name == "--gcs-address" and address:
+                        found.setdefault(address, set()).add(folder.stat().st_uid)
+    return found
 
 
 def knock(address: str) -> None:

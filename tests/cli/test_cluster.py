@@ -21,7 +21,7 @@ def elsewhere(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(cluster, "gcs_addresses", set)
+    monkeypatch.setattr(cluster, "gcs_addresses", dict)
 
 
 def test_what_is_given_wins(monkeypatch):
@@ -53,11 +53,11 @@ def test_the_last_start_counts_while_it_answers(tmp_path):
 
 def test_several_clusters_are_a_question(monkeypatch):
     """Which one is not guessed."""
-    monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1", "b:2"})
+    monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1": {os.geteuid()}, "b:2": {os.geteuid()}})
     with pytest.raises(DaemonError, match="a:1, b:2"):
         cluster.find_address(None)
 
-    monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1"})
+    monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1": {os.geteuid()}})
     assert cluster.find_address(None) == "a:1"
 
 
@@ -72,8 +72,31 @@ def test_a_raylet_on_this_machine_is_found(tmp_path, monkeypatch):
         while "192.0.2.7:12345" not in cluster.gcs_addresses():
             assert time.monotonic() < end
             time.sleep(0.01)
+        assert cluster.gcs_addresses()["192.0.2.7:12345"] == {os.geteuid()}
     finally:
         process.communicate(b"\n")
+
+
+def test_another_users_cluster_is_taken_only_by_name(monkeypatch, tmp_path):
+    """Whether it shows by its processes or in the file of the last `ray start`; root stands for everybody."""
+    me = os.geteuid()
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = f"127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / cluster.ADDRESS_FILE).write_text(theirs)
+        monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1": {me + 1}, "b:2": {me + 1}})
+        monkeypatch.setattr(os, "geteuid", lambda: me + 2)
+
+        with pytest.raises(DaemonError, match=r"another user's \(a:1, b:2\): name one with --address"):
+            cluster.find_address(None)
+        assert cluster.find_address("a:1") == "a:1"
+
+        monkeypatch.setattr(cluster, "gcs_addresses", lambda: {"a:1": {me + 1}, "b:2": {me + 2}})
+        assert cluster.find_address(None) == "b:2"
+
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        assert cluster.find_address(None) == theirs
 
 
 def test_a_call_that_hangs_is_given_up():

@@ -448,7 +448,7 @@ def test_without_a_cluster_the_daemon_is_absent(tmp_path):
     """No cluster here, none named."""
     environment = clean_environment() | {"HOME": str(tmp_path), "RAY_TMPDIR": str(tmp_path)}
     code = (
-        "import sys; from sentinel.cli import cluster, main; cluster.gcs_addresses = set; sys.exit(main(sys.argv[1:]))"
+        "import sys; from sentinel.cli import cluster, main; cluster.gcs_addresses = dict; sys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "status", "--json"],
@@ -469,7 +469,7 @@ def test_up_starts_a_cluster_where_there_is_none(tmp_path):
     environment = clean_environment() | {"HOME": str(tmp_path), "RAY_TMPDIR": str(folder)}
     # Other clusters of this machine are not looked at.
     code = (
-        "import sys; from sentinel.cli import cluster, main; cluster.gcs_addresses = set; sys.exit(main(sys.argv[1:]))"
+        "import sys; from sentinel.cli import cluster, main; cluster.gcs_addresses = dict; sys.exit(main(sys.argv[1:]))"
     )
 
     def sentinel(*words):
