@@ -20,6 +20,7 @@ from sentinel.sources.verl_fields import (
     FIELD,
     FOREIGN,
     GLUED,
+    KEY_BEGUN,
     MARKER,
     MARKER_BEGUN,
     NUMBER_TAIL,
@@ -85,6 +86,8 @@ class VerlConsole(Parser):
     def _records(self, line: Line) -> Iterator[Record]:
         for own in unglued_steps(own_texts(line.text)):
             ended, cut = line.ended or not own.last, line.cut and own.last
+            if self._inside_a_key() and self._carries_on(own, len(line.text), ended=ended, cut=cut):
+                continue
             if MARKER.match(own.text):
                 yield from self._flush()
                 self._quoted, self._complaining = None, False
@@ -135,6 +138,11 @@ class VerlConsole(Parser):
                 self._pending = _Pending(joined, pending.process, cut or not ended, ended, own.glued, width)
                 return True
         return False
+
+    def _inside_a_key(self) -> bool:
+        """Whether the line before broke off where only a key can: `perf/time_per_`, and what follows may read like a new step."""
+        pending = self._pending
+        return pending is not None and pending.ended and KEY_BEGUN.search(pending.text) is not None
 
     @staticmethod
     def _incomplete(text: str) -> bool:

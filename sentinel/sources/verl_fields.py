@@ -13,6 +13,7 @@ from sentinel.sources.lines import NUMBER, OwnText, number, unwrap
 
 MARKER = re.compile(r"step([:=])(\d+) -(?: |$)")
 MARKER_BEGUN = re.compile(r"step[:=]\d* ?-?")
+KEY_BEGUN = re.compile(r" - [^\s:]+[_/]$")
 FIELD = re.compile(rf"([^\s:]+|(?:val-core|val-aux|val|test_score)/[^:]*):({NUMBER})")
 # A field whose end is still to come: a key, a key with the beginning of a number, a field with half a separator.
 OPEN = re.compile(r"(?:[^\s:]*|(?:val-core|val-aux|val|test_score)/[^:]*)(?::[-+\w.()]*)?(?: -?)?")

@@ -64,7 +64,8 @@ def test_a_file_cut_anywhere_loses_nothing_before_the_cut_and_says_what_was_cut(
     finished = whole[:cut].count(b"\n")
     assert not [(step, key) for step, key in lost(log, got) if step <= finished]
     rest = whole[:cut].rpartition(b"\n")[2]
-    if b"step" in rest and len(rest) > 60:
+    # Of a line that lacks its line end alone nothing is lost where the format shows its end otherwise (a closing brace).
+    if b"step" in rest and len(rest) > 60 and rest.decode(errors="replace") not in log.lines:
         assert {"truncated_line", "value_cut"} & set(got.warnings)
 
 

@@ -169,3 +169,17 @@ def test_keys_of_validation_may_hold_blanks():
 
     assert result.steps[0].kind == "val"
     assert dict(result.steps[0].metrics) == {"val-core/my data/acc/mean@1": 0.5, "val-aux/x/y": 1.5}
+
+
+@pytest.mark.parametrize("value", [1, 2, 7])
+@pytest.mark.parametrize("key", ["perf/time_per_step", "timing_s/step", "val-core/x/per_step"])
+def test_a_key_that_was_wrapped_before_its_step_is_no_step_of_its_own(key, value):
+    """The next line then reads like the next step: `step:2 - `."""
+    head = f"step:1 - actor/entropy:0.5 - {key.removesuffix('step')}"
+
+    found = console(head, f"step:{value} - critic/score/mean:0.25", "step:2 - actor/entropy:0.4 - a/b:1")
+
+    assert {reading.step: dict(reading.metrics) for reading in found.steps} == {
+        1: {"actor/entropy": 0.5, key: value, "critic/score/mean": 0.25},
+        2: {"actor/entropy": 0.4, "a/b": 1},
+    }
