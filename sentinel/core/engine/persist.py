@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sentinel.core.capture.book import Book
 from sentinel.core.capture.cost import ModelSize
@@ -154,9 +155,15 @@ def _memory_from_plain(name: str, plain: object) -> object:
     return replace(
         cast("Any", initial),
         **{
-            key: frozen(np.array(cast("Sequence[float]", value), dtype=getattr(initial, key).dtype))
+            key: _array(cast("Sequence[float]", value), getattr(initial, key))
             if isinstance(getattr(initial, key), np.ndarray)
             else value
             for key, value in given.items()
         },
     )
+
+
+def _array(values: Sequence[float], initial: NDArray[Any]) -> NDArray[Any]:
+    """The array again; one without rows still has its columns, which a list does not tell."""
+    array = np.array(values, dtype=initial.dtype)
+    return frozen(array if array.size else array.reshape(0, *initial.shape[1:]))

@@ -3,7 +3,9 @@
 
 import json
 import math
+from dataclasses import fields, is_dataclass
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -151,6 +153,34 @@ def test_a_stored_watch_goes_on_as_if_nothing_had_happened(stream, at, name):
         assert repr(more) == repr(effects[place])
 
     assert json.dumps(to_plain(stored)) == json.dumps(to_plain(straight))
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCES))
+def test_a_watch_that_has_just_begun_anew_is_stored_with_all_its_columns(name):
+    """A run that is resumed clears its memory: no rows, which a stored list does not tell from no columns."""
+    reference = REFERENCES[name]
+    state = ENGINE.initial("run", reference)
+    resumed = StepReported(step=0, values={"prompt_length/mean": 0.0})
+    for event in [*events(RUN)[:4], resumed]:
+        state, _ = ENGINE.advance(state, event)
+    revived = ENGINE.revived(json.loads(json.dumps(to_plain(state))), ENGINE.initial("another", reference))
+
+    assert shapes(revived) == shapes(state)
+    for event in events(RUN):
+        state, expected = ENGINE.advance(state, event)
+        revived, got = ENGINE.advance(revived, event)
+        assert repr(got) == repr(expected)
+
+
+def shapes(state):
+    """Of every array that a detector remembers."""
+    return {
+        (name, field.name): getattr(kept, field.name).shape
+        for name, kept in state.memory.items()
+        if is_dataclass(kept)
+        for field in fields(kept)
+        if isinstance(getattr(kept, field.name), np.ndarray)
+    }
 
 
 def test_quiet_steps_are_counted_on_after_a_restart():
