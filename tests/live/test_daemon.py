@@ -22,6 +22,7 @@ import psutil
 import pytest
 
 from sentinel.demo.cluster import clean_environment, private_cluster
+from tests.support.terminal import read_to_the_end
 from tests.support.watching import metrics, write_baseline
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
@@ -424,17 +425,10 @@ def test_top_is_a_live_view_that_needs_a_terminal(place, driver):
         if select.select([master], [], [], 0.5)[0]:
             seen += os.read(master, 65536)
     process.send_signal(signal.SIGINT)
-    end = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < end:
-        # As a terminal does: what nobody reads would hold its last words up.
-        with contextlib.suppress(OSError):
-            if select.select([master], [], [], 0.1)[0]:
-                os.read(master, 65536)
-    code = process.wait(1)
+    code = read_to_the_end(process, master, 30)
     os.close(master)
 
-    assert b"on-top" in seen
-    assert code == 0
+    assert (b"on-top" in seen, code) == (True, 0)
 
 
 def test_an_idle_daemon_is_small(place, driver):
