@@ -176,12 +176,12 @@ def chaos_words(runs: list[dict], what: str) -> str:
 
 
 def _over(sums: dict[str, float]) -> str:
-    """How many waits passed the bound; runs from before that was counted slept the whole bound, and most of their expired waits did."""
+    """How many waits passed the bound; runs from before that was counted slept the whole bound, and are known by their longest wait alone."""
     if not sums["counted"]:
         return "The bound is 50 ms; what is above it is the time that a busy machine takes to run a thread again."
     return (
         f"The bound is 50 ms. Since a boundary sleeps only nine tenths of it, {sums['over_bound']} of {sums['counted']} waits passed it; "
-        "before, every wait that expired did, by what a busy machine takes to run a thread again."
+        "before, the longest wait of every run did, by what a busy machine takes to run a thread again."
     )
 
 

@@ -124,7 +124,7 @@ def world(tmp_path, golden):
         for thread in threading.enumerate():
             if thread.name == "sentinel-collect":
                 thread.join()
-        time.sleep(0.5)  # the emitter's own thread sends the receipts
+        time.sleep(0.2)  # the emitter's own thread sends the receipts
         assert watchdog.deeds.wait(60.0)
 
     yield watchdog, made_loop, settle

@@ -200,13 +200,24 @@ def on_triage(state: WatchState, incident_id: str, name: str, triage: Triage, se
     again = capture is not None and capture.order.rerun
     if triage.verdict in ANSWERS or (following == SETTLED and not again):
         for other in state.book.captures:
-            if other.incident == incident_id and other.state not in ENDED:
+            if other.incident == incident_id and other.state not in ENDED and not _deeper(other, capture):
                 state, more = on_cancel(state, other.id)
                 effects += more
     if capture is None or following == SETTLED:
         return state, tuple(effects)
     state, more = _followed(state, place, capture, triage, settings)
     return state, (*effects, *more)
+
+
+def _deeper(other: Capture, capture: Capture | None) -> bool:
+    """Whether a capture goes deeper than the one that answers: it was ordered because of an earlier answer to that one's question.
+
+    Steps of one order are answered one by one, and the last of them may come when the deeper order is already out.
+    """
+    if capture is None:
+        return False
+    mine, its = ((bool(one.order.modules), one.order.task == "tensor") for one in (capture, other))
+    return its > mine
 
 
 def _followed(state: WatchState, place: int, capture: Capture, triage: Triage, settings: EngineSettings) -> Outcome:

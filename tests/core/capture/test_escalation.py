@@ -190,6 +190,19 @@ def test_a_late_answer_of_a_dump_that_was_followed_already_asks_nothing_twice():
     assert orders == []
 
 
+@pytest.mark.parametrize("late", ["module", "weights", "cleared", "operation"])
+@pytest.mark.parametrize("non_finite", [False, True])
+def test_the_last_step_of_an_order_takes_nothing_back_that_its_first_step_asked_for(late, non_finite):
+    """Both steps are dumped and answered; the deeper order is out when the second answer comes."""
+    engine, state, order = at_the_fault(non_finite=non_finite)
+    state, (then,) = answered(engine, state, order, "module")
+
+    state, orders = answered(engine, state, order, late)
+
+    (capture,) = [one for one in engine.snapshot(state).captures if one.id == then.id]
+    assert (capture.state, orders) == ("ordered", [])
+
+
 def test_an_answer_that_names_no_module_is_not_asked_deeper():
     engine, state, order = at_the_fault()
 
