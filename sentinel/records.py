@@ -339,6 +339,8 @@ class Divergence:
     why: str
     target: Mapping[str, object]
     golden: Mapping[str, object] | None
+    operation: str = ""
+    """The one operation that the module is, where the dump proves that; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

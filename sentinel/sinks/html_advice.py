@@ -35,6 +35,14 @@ def advice(incident: Incident) -> list[tuple[str, str, list[str]]]:
                 ["sentinel", "preflight", "--baseline", "BASELINE", "--model", "MODEL_DIR"],
             )
         )
+    elif first is not None and first.operation:
+        steps.append(
+            (
+                f"{first.module} is one operation, {first.operation}: look at its kernel, dtype and flags, and at code that was hooked onto it.",
+                f"{first.module} 只含一个算子 {first.operation}：检查该算子的实现、数据类型和开关，以及挂在该模块上的代码。",
+                [],
+            )
+        )
     elif first is not None:
         request = [
             "sentinel",

@@ -24,17 +24,27 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Full backward hook is firing"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-STEPS, FAULT_AT, PLACE = 16, 6, "blocks.3.up"
+STEPS, FAULT_AT, PLACE, LEAF = 16, 6, "blocks.3.norm", "blocks.3.up"
 ALL = {"stages": ["actor_update"], "why": "test"}
+
+
+class RMSNorm(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight, self.variance_epsilon = torch.nn.Parameter(torch.ones(size)), 1e-6
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 
 
 class Block(torch.nn.Module):
     def __init__(self, size):
         super().__init__()
+        self.norm = RMSNorm(size)
         self.up, self.act, self.down = torch.nn.Linear(size, 2 * size), torch.nn.GELU(), torch.nn.Linear(2 * size, size)
 
     def forward(self, x):
-        return x + self.down(self.act(self.up(x)))
+        return x + self.down(self.act(self.up(self.norm(x))))
 
 
 class Model(torch.nn.Module):
@@ -51,13 +61,13 @@ class Model(torch.nn.Module):
         return self.head(x)
 
 
-def train(made_loop, spoil=None, settle=lambda: None):
+def train(made_loop, spoil=None, settle=lambda: None, place=PLACE):
     """Train the same run again; from FAULT_AT on with a broken module, if `spoil` says how."""
     torch.manual_seed(0)
     model, ids = Model(), torch.arange(48).reshape(6, 8) % 32
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     loop = made_loop(model)
-    module = model.get_submodule(PLACE)
+    module = model.get_submodule(place)
     original = module.forward
     losses = []
     for step in range(1, STEPS + 1):
@@ -166,3 +176,18 @@ def test_a_nan_is_followed_to_the_operation_that_makes_it(world):
     assert "Tensor.__mul__" in incident.because
     assert incident.triage.verdict == "non_finite"
     assert incident.triage.first.module == PLACE
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(1.5, "drift"), (float("nan"), "non_finite")])
+def test_a_module_that_is_one_operation_needs_no_deeper_dump(world, factor, kind):
+    watchdog, made_loop, settle = world
+
+    train(made_loop, spoil=lambda y: y * factor, settle=settle, place=LEAF)
+
+    (snapshot,) = watchdog.runs()
+    (incident,) = [one for one in snapshot.incidents if one.triage is not None and one.triage.first is not None]
+    orders = [c.order for c in snapshot.captures if c.incident == incident.id]
+    assert [(order.level, order.modules) for order in orders] == [("L0", ())], incident.notes
+    assert (incident.triage.first.module, incident.triage.first.operation) == (LEAF, "linear")
+    assert "it is one operation, linear" in incident.because
+    assert incident.kind == kind

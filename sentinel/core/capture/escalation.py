@@ -47,7 +47,7 @@ FIRST = {False: "modules", True: "origin"}
 of the module that made it. Not the operations of the whole stage at once: under FSDP they read buffers that were never written."""
 
 ANSWERS = {
-    "operation": "an operation is named",
+    "operation": "an operation is named, or a module that is one operation",
     "module": "a module is named, none of its operations",
     "weights": "a weight is named: it differs before any operation",
     "cleared": "what was dumped equals the golden dump, or holds no NaN and no Inf",
@@ -111,6 +111,8 @@ def answer_of(triage: Triage) -> str:
         return "suspected" if triage.suspects else "nothing"
     if first.direction == "parameters":
         return "weights"
+    if first.operation:
+        return "operation"
     return "module" if first.name.partition(".")[0] in _MODULE_ENTRIES else "operation"
 
 

@@ -43,13 +43,17 @@ _GAPS = (
 )
 
 
+_ALONE = (("; it is one operation, {only}", "；该模块只有一个算子：{only}"), ("", ""))
+
+
 def _joined() -> tuple[tuple[str, str], ...]:
-    """Every origin with every gap and distance: each is one sentence."""
+    """Every origin with every gap and distance, and what a module of one operation adds: each is one sentence."""
     return tuple(
-        (f"{origin[0]}: {gap[0]}, {far[0]}", f"{origin[1]}：{gap[1]}，{far[1]}")
+        (f"{origin[0]}: {gap[0]}, {far[0]}{alone[0]}", f"{origin[1]}：{gap[1]}，{far[1]}{alone[1]}")
         for origin in _ORIGINS
         for gap in _GAPS
         for far in _FAR
+        for alone in _ALONE
     )
 
 
@@ -66,13 +70,19 @@ _NOT_FINITE = (
         "weight to blame: {parameter} of {module} already holds {what}",
         "问题在权重：{module} 的 {parameter} 已含有 {what}",
     ),
-    (
-        "operation to blame: every input and weight of {module} is finite, its {position} holds {what}",
-        "问题在运算：{module} 的输入与权重都是有限值，而其 {position} 含有 {what}",
+    *(
+        (
+            f"operation to blame: every input and weight of {{module}} is finite, its {{position}} holds {{what}}{alone[0]}",
+            f"问题在运算：{{module}} 的输入与权重都是有限值，而其 {{position}} 含有 {{what}}{alone[1]}",
+        )
+        for alone in _ALONE
     ),
-    (
-        "operation to blame: every gradient and weight of {module} is finite, its {position} holds {what}",
-        "问题在运算：{module} 的传入梯度与权重都是有限值，而其 {position} 含有 {what}",
+    *(
+        (
+            f"operation to blame: every gradient and weight of {{module}} is finite, its {{position}} holds {{what}}{alone[0]}",
+            f"问题在运算：{{module}} 的传入梯度与权重都是有限值，而其 {{position}} 含有 {{what}}{alone[1]}",
+        )
+        for alone in _ALONE
     ),
     (
         "operation to blame: {module} was given finite numbers, and its own code hands {what} to {called}",

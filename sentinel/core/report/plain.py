@@ -122,6 +122,7 @@ def divergence_to_plain(first: Divergence) -> Plain:
         "why": first.why,
         "target": dict(first.target),
         "golden": None if first.golden is None else dict(first.golden),
+        "operation": first.operation,
     }
 
 

@@ -155,6 +155,7 @@ def divergence_from_plain(given: Given) -> Divergence:
         why=str(given.get("why", "")),
         target=dict(_mapping(given.get("target", {}))),
         golden=None if golden is None else dict(_mapping(golden)),
+        operation=str(given.get("operation", "")),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sentinel.core.triage.forest import Forest, Node, grow
 from sentinel.core.triage.outline import outline
 from sentinel.core.triage.pairing import pair_up
+from sentinel.core.triage.single import operation_of
 from sentinel.core.triage.tell import blamed_module, module_of, statistics_of
 from sentinel.core.triage.walk import NOTHING, Fault, Level, Walk
 from sentinel.records import STAGES, Divergence, LayerStat, Triage
@@ -113,13 +114,14 @@ def _told(stage: str, forest: Forest, fault: Fault) -> Divergence:
     module = blamed_module(fault)
     direction = "backward" if fault.node.backward else "forward"
     what = "NaN" if row.max is None or math.isnan(row.max) or (row.min is not None and math.isnan(row.min)) else "Inf"
-    role = row.position.partition(".")[0]
+    role, operation = row.position.partition(".")[0], operation_of(fault)
+    alone = f"; it is one operation, {operation}" if operation else ""
     if role == "parameters":
         why = f"weight to blame: {row.position.partition('.')[2]} of {module} already holds {what}"
         direction = "parameters"
     elif fault.owner is fault.node:
         source = "gradient" if fault.node.backward else "input"
-        why = f"operation to blame: every {source} and weight of {module} is finite, its {row.position} holds {what}"
+        why = f"operation to blame: every {source} and weight of {module} is finite, its {row.position} holds {what}{alone}"
     elif fault.owner is not None:
         why = f"operation to blame: {module} was given finite numbers, and its own code hands {what} to {module_of(fault.node)}"
     elif fault.before is None and not fault.node.backward:
@@ -128,4 +130,4 @@ def _told(stage: str, forest: Forest, fault: Fault) -> Divergence:
         why = f"input to blame: the gradient is {what} where it enters ({module}): the loss, or a module that was not dumped"
     else:
         why = f"{what} arises between {module_of(fault.before) if fault.before else 'the start'} and {module_of(fault.node)}"
-    return Divergence(stage, row.name, module, direction, row.position, why, statistics_of(row), None)
+    return Divergence(stage, row.name, module, direction, row.position, why, statistics_of(row), None, operation)

@@ -59,8 +59,8 @@ def divergence_of_weights(stage: str, forest: Forest, place: tuple[Node, int], w
     )
 
 
-def divergence_of_fault(stage: str, forest: Forest, fault: Fault) -> Divergence:
-    """An origin of the walk."""
+def divergence_of_fault(stage: str, forest: Forest, fault: Fault, operation: str = "") -> Divergence:
+    """An origin of the walk; `operation`: the only one that it can lie in, where that is known."""
     module = blamed_module(fault)
     row = _shown_row(forest, fault)
     target, golden = forest.rows[row]
@@ -70,9 +70,18 @@ def divergence_of_fault(stage: str, forest: Forest, fault: Fault) -> Divergence:
         if fault.rarity
         else f"{fault.score:.3g} times what is allowed there"
     )
-    why = f"{_why(forest, fault, module)}: {_gap(target, golden)}, {far}"
+    alone = f"; it is one operation, {operation}" if operation else ""
+    why = f"{_why(forest, fault, module)}: {_gap(target, golden)}, {far}{alone}"
     return Divergence(
-        stage, target.name, module, direction, target.position, why, statistics_of(target), statistics_of(golden)
+        stage,
+        target.name,
+        module,
+        direction,
+        target.position,
+        why,
+        statistics_of(target),
+        statistics_of(golden),
+        operation,
     )
 
 

@@ -16,6 +16,7 @@ from sentinel.core.triage.noise import Noise
 from sentinel.core.triage.outline import Entry
 from sentinel.core.triage.pairing import Pairing
 from sentinel.core.triage.sides import Side, Stats, prepare, rank_pairs, stage_pairs
+from sentinel.core.triage.single import operation_of
 from sentinel.core.triage.structure import structure
 from sentinel.core.triage.tell import divergence_of_fault, divergence_of_weights
 from sentinel.core.triage.tolerance import Tolerance
@@ -106,7 +107,10 @@ def _judge(
             f"{stage} rank {rank}: every operation adds about {added:.1g} of its own: another arithmetic (TF32, HF32?)"
         )
     told = [divergence_of_weights(stage, forest, place, weights) for place in weights.blamed]
-    told += [divergence_of_fault(stage, forest, fault) for fault in _by_owner(found)]
+    told += [
+        divergence_of_fault(stage, forest, fault, operation_of(fault) if weights.agree is not None else "")
+        for fault in _by_owner(found)
+    ]
     return RankVerdict(
         stage,
         rank,
