@@ -24,10 +24,16 @@ def an_engine(**settings):
     return Engine(EngineSettings(**settings), load_catalogue())
 
 
-def a_grpo_run(*, steps=20, seed=1, critic=False):
-    """A run of the recipe; another seed samples other responses and learns a little otherwise."""
+def a_grpo_run(*, steps=20, seed=1, critic=False, progress=lambda step: step):
+    """A run of the recipe; another seed samples other responses and learns a little otherwise.
+
+    `progress`: how far the run has come at a step, in steps of a usual run.
+    """
     rng = np.random.default_rng(seed)
-    return tuple(Reading(step=step, metrics=_step(step, rng, critic)) for step in range(1, steps + 1))
+    return tuple(
+        Reading(step=step, metrics={**_step(progress(step), rng, critic), "training/global_step": float(step)})
+        for step in range(1, steps + 1)
+    )
 
 
 def _step(step, rng, critic):

@@ -7,7 +7,7 @@
 
 from sentinel.core.compare.free import FreeBands, learn_bands
 from sentinel.core.compare.learn import Baseline, learn
-from sentinel.core.compare.look import Look, blank, free_look, replayed_look, without
+from sentinel.core.compare.look import Look, blank, free_look, replayed_look, unbet, without
 from sentinel.core.compare.regime import Recognition, recognise
 from sentinel.core.compare.replayed import Pairing, learn_pairing
 
@@ -24,5 +24,6 @@ __all__ = [
     "learn_pairing",
     "recognise",
     "replayed_look",
+    "unbet",
     "without",
 ]

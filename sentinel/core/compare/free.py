@@ -16,10 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentinel.core.catalogue import FREE_WINDOWS
+from sentinel.core.compare.betting import MOST_STEPS, Bets, learn_bets
 from sentinel.core.compare.learn import EQUAL, Baseline
+from sentinel.core.compare.progress import trending
 from sentinel.core.compare.replayed import pooled
 from sentinel.core.compare.windows import clamped
-from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen
+from sentinel.core.frames import Bools, Floats, Integers, SeriesIndex, frozen
 from sentinel.core.window import median
 
 SMOOTH = 2
@@ -44,6 +46,8 @@ SEEN_WINDOWS = 2
 YOUNG = 0.5
 """Widening at the first step, less 1, falling with 1 / step: the seeds' first steps are few numbers."""
 SCORE, PROMPT = "score", "prompt"
+LEEWAY, ODDS = 1.0, 1e5
+"""Of the bets that are laid on all metrics together (`betting`): multiple of the seeds' own offsets, and odds that are an alarm."""
 BOUND_CELLS = 20
 """Numbers that must agree before a bound is believed."""
 
@@ -67,6 +71,9 @@ class FreeBands:
     fixed: Bools
     """(series,): about the prompts, and equal in all seeds (two at least) at every step: the data order is the recipe's."""
     seeds: int
+    bets: Bets | None
+    trending: Integers
+    """Rows that tell how far a run has come."""
 
 
 def learn_bands(baseline: Baseline) -> FreeBands:
@@ -80,6 +87,7 @@ def learn_bands(baseline: Baseline) -> FreeBands:
         apart = seeds - centre
         scale = _scale(apart, centre, index, log)
         seen = _seen(np.abs(apart))
+        healthy = _each_beside_the_others(seeds, scale)
     return FreeBands(
         log=frozen(log),
         centre=frozen(centre),
@@ -89,7 +97,18 @@ def learn_bands(baseline: Baseline) -> FreeBands:
         bound=frozen(_bound(baseline)),
         fixed=frozen(_fixed(baseline)),
         seeds=len(seeds),
+        bets=learn_bets(healthy, index.banded, leeway=LEEWAY, odds=ODDS),
+        trending=trending(centre, scale, index.banded),
     )
+
+
+def _each_beside_the_others(seeds: Floats, scale: Floats) -> Floats:
+    """Each seed's deviation from the centre of the other ones, as a new run's from all of them; shape (seeds, steps, series)."""
+    seeds, scale = seeds[:, :MOST_STEPS], scale[:MOST_STEPS]
+    if len(seeds) == 1:
+        return np.zeros((0, *scale.shape))
+    others = [np.delete(seeds, place, axis=0) for place in range(len(seeds))]
+    return np.array([(seed - _centre(rest)) / scale for seed, rest in zip(seeds, others, strict=True)])
 
 
 def _bound(baseline: Baseline) -> Floats:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sentinel.core.compare.betting import Bets
 from sentinel.core.compare.free import FreeBands
 from sentinel.core.compare.learn import EQUAL, Baseline
+from sentinel.core.compare.progress import Course, lag
 from sentinel.core.compare.replayed import Pairing, deviation
 from sentinel.core.compare.windows import clamped, shown
 from sentinel.core.frames import Bools, Floats, SeriesFrame
@@ -46,6 +49,10 @@ class Look:
     limits: Floats
     """(windows, series): what the median of `standard` may be over the windows of the regime; 0: no evidence."""
     bands: FreeBands | None
+    stake: Floats
+    """What is bet on: `standard` before any stricter measure was put in its place."""
+    bets: Bets | None
+    """What bets pay in healthy runs; None where too few of them are known."""
     deviation: Floats
     """Replayed regime: signed distance from the replayed run, in logarithms where the pairing says so."""
     strict: Floats
@@ -54,6 +61,8 @@ class Look:
     """Rows that must be equal and are not: class exact under replay, fixed prompts in a free run."""
     calibrated: bool = False
     """Replayed regime: tolerances come from twins."""
+    lag: int = 0
+    """Free regime: steps by which the run is behind the seeds in all that trends (ahead: negative); it is judged by both then."""
 
 
 def blank(frame: SeriesFrame, past: Past, regime: str, baseline: Baseline | None) -> Look:
@@ -73,6 +82,8 @@ def blank(frame: SeriesFrame, past: Past, regime: str, baseline: Baseline | None
         standard=nothing,
         limits=np.zeros((0, rows)),
         bands=None,
+        stake=nothing,
+        bets=None,
         deviation=nothing,
         strict=nothing,
         different=np.zeros(rows, dtype=np.bool_),
@@ -106,6 +117,8 @@ def replayed_look(frame: SeriesFrame, past: Past, baseline: Baseline, pairing: P
         measured=np.where(strict, ratio, _moved(pairing.widened * standard, limits)),
         standard=standard,
         limits=limits,
+        stake=standard,
+        bets=pairing.bets,
         deviation=np.where(judged, apart, np.nan),
         strict=_wide(pairing.strict[place], rows),
         different=index.exact & judged & (ratio > 1.0),
@@ -125,8 +138,8 @@ def _flags(column: Bools, rows: int) -> Bools:
     return out
 
 
-def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBands) -> Look:
-    """Compare the step with the band of the seeds."""
+def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBands, lagged: int = 0) -> Look:
+    """Compare the step with the band of the seeds; `lagged`: the lag at the step before."""
     bare = blank(frame, past, "free", baseline)
     place = baseline.line.get(frame.step)
     if place is None:
@@ -138,8 +151,14 @@ def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBan
     limits = np.where(limits > 0, np.fmax(limits, _lines(bands.seen, rows) / scale), limits)
     reach = shown(limits) * scale
     judged = frame.index.banded & np.isfinite(centre)
-    standard = np.where(judged, (clamped(frame.values, frame.index, log) - centre) / scale, np.nan)
+    here = clamped(frame.values, frame.index, log)
+    standard = np.where(judged, (here - centre) / scale, np.nan)
     low, high = centre - reach, centre + reach
+    behind = lag(frame, past, place, Course(bands.trending, bands.centre, bands.scale, log), lagged)
+    if behind:
+        then, wide = _wide(bands.centre[place - behind], rows), _wide(bands.scale[place - behind], rows)
+        standard = _nearer(standard, np.where(judged, (here - then) / wide, np.nan))
+        low, high = np.fmin(low, then - shown(limits) * wide), np.fmax(high, then + shown(limits) * wide)
     ratio = np.abs(standard) / shown(limits)
     bound = _wide(bands.bound, rows)
     beyond = np.isfinite(bound) & (frame.values > bound + BEYOND * np.maximum(np.abs(bound), 1.0))
@@ -153,8 +172,17 @@ def free_look(frame: SeriesFrame, past: Past, baseline: Baseline, bands: FreeBan
         standard=standard,
         limits=limits,
         bands=bands,
+        stake=standard,
+        bets=bands.bets,
         different=_other_prompts(frame, baseline, bands, place),
+        lag=behind,
     )
+
+
+def _nearer(by_step: Floats, by_progress: Floats) -> Floats:
+    """The smaller of two signed deviations; 0 for what lies between the two courses."""
+    smaller = np.where(np.abs(by_progress) < np.abs(by_step), by_progress, by_step)
+    return np.asarray(np.where(by_step * by_progress < 0, 0.0, smaller), dtype=np.float64)
 
 
 def _other_prompts(frame: SeriesFrame, baseline: Baseline, bands: FreeBands, place: int) -> Bools:
@@ -193,5 +221,14 @@ def without(look: Look, rows: Bools) -> Look:
         look,
         ratio=np.where(rows, np.nan, look.ratio),
         standard=np.where(rows, np.nan, look.standard),
+        stake=np.where(rows, np.nan, look.stake),
         deviation=np.where(rows, np.nan, look.deviation),
     )
+
+
+def unbet(look: Look, keys: Sequence[str]) -> Look:
+    """The look without bets on some series: this run is known to compute them otherwise."""
+    rows = [look.frame.index.rows[key] for key in keys if key in look.frame.index.rows]
+    stake = look.stake.copy()
+    stake[rows] = np.nan
+    return replace(look, stake=stake)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sentinel.core.compare.betting import Bets, learn_bets
 from sentinel.core.compare.learn import EQUAL, Baseline
 from sentinel.core.compare.windows import clamped
 from sentinel.core.frames import Bools, Floats, SeriesIndex, frozen
@@ -58,6 +59,9 @@ LEAST_NOISE = 0.05
 """Measured noise, at least, as a share of the catalogue's tolerance: what is 0 but for rounding in one recipe need not be in another."""
 NOTHING = 1e-12
 """What a setting of 0 may be off."""
+LEEWAY, ODDS = 2.0, 1e9
+"""Of the bets that are laid on all metrics together (`betting`): multiple of the twins' own offsets, and odds that are an alarm. Replays
+part for good, each in its own way, so both are wider than in free runs."""
 FLAT, FLAT_HEAVY = (1.0, 0.7, 0.7, 0.7), (0.0, 0.0, 1.5, 1.0)
 """Limits over the windows where a stated tolerance is the unit."""
 
@@ -81,6 +85,7 @@ class Pairing:
     """Factor in `unit` for few twins: caution about an alarm, none about which metrics moved."""
     calibrated: bool
     """From twins; otherwise from the catalogue."""
+    bets: Bets | None
     inexact: Bools
     """(series,): the twins differ here, so that a metric of class exact is none in this recipe (a reward model's score)."""
 
@@ -110,7 +115,18 @@ def learn_pairing(baseline: Baseline, seed: int) -> Pairing:
         strict=frozen(strict),
         widened=float(few(np.array(len(twins)))) if len(twins) else 1.0,
         calibrated=bool(len(twins)),
+        bets=_bets(twins, expected, unit, log, index),
         inexact=frozen(_inexact(twins, expected)),
+    )
+
+
+def _bets(twins: Floats, expected: Floats, unit: Floats, log: Bools, index: SeriesIndex) -> Bets | None:
+    """What the twins' own deviations say of bets; None where they are too few, or all the same run."""
+    if not len(twins) or not _part(twins, expected, index):
+        return None
+    healthy = deviation(twins, expected, index, log) / unit
+    return learn_bets(
+        healthy, index.paired & ~index.control & ~(index.exact & ~_inexact(twins, expected)), leeway=LEEWAY, odds=ODDS
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from sentinel.core.detect.base import Detector
 from sentinel.core.detect.collapse import CollapseDetector
-from sentinel.core.detect.departure import DepartureDetector, DepartureState, parted, strictly
+from sentinel.core.detect.departure import ENTROPY, DepartureDetector, DepartureState, parted, strictly
 from sentinel.core.detect.drift import DriftDetector
+from sentinel.core.detect.e_detector import EDetector
 from sentinel.core.detect.limit import LimitDetector
 from sentinel.core.detect.mismatch import MismatchDetector
 from sentinel.core.detect.nonfinite import NonFiniteDetector
@@ -24,10 +25,11 @@ DETECTORS: dict[str, Detector[Any]] = {
         DepartureDetector(),
         SpikeDetector(),
         DriftDetector(),
+        EDetector(),
         LimitDetector(),
         SilenceDetector(),
         CollapseDetector(),
     )
 }
 
-__all__ = ["DETECTORS", "DepartureState", "Detector", "parted", "strictly"]
+__all__ = ["DETECTORS", "ENTROPY", "DepartureState", "Detector", "parted", "strictly"]

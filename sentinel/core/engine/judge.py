@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sentinel.core.catalogue import Catalogue
-from sentinel.core.compare import Look, recognise
-from sentinel.core.detect import DETECTORS, parted, strictly
+from sentinel.core.compare import Look, recognise, unbet
+from sentinel.core.detect import DETECTORS, ENTROPY, parted, strictly
 from sentinel.core.engine.captures import Outcome, ask_for_captures, expire
 from sentinel.core.engine.state import EngineSettings, WatchState, warned, with_comparison
 from sentinel.core.engine.steps import Arrival, arrival, compared, compatibility
@@ -20,7 +20,7 @@ from sentinel.core.report.incidents import explained, filed
 from sentinel.core.window import remembered
 from sentinel.records import Effect, Finding, IncidentChanged, StepReported, Suspect, Warned
 
-RESTARTED = ("departure", "drift", "silence", "limit")
+RESTARTED = ("departure", "drift", "e_detector", "silence", "limit")
 """Detectors that begin anew when a run is resumed: its weights are the checkpoint's again."""
 ENTROPY_OTHERWISE = (
     "actor/entropy is off at the first step, where weights are equal, while the log-probs of the same logits agree: this backend computes it "
@@ -85,17 +85,29 @@ def _whole(state: WatchState, frame: SeriesFrame, came: Arrival, settings: Engin
     look = compared(state, frame)
     if "departure" in state.memory:
         look = strictly(state.memory["departure"], look)
+        if state.memory["departure"].otherwise:
+            look = unbet(look, (ENTROPY,))
+    if look.lag:
+        state, effects = _say(state, effects, "learns_slower" if look.lag > 0 else "learns_faster", _learns(look))
     state, findings = _observed(state, look, settings)
     if "departure" in state.memory and state.memory["departure"].otherwise:
         state, effects = _say(state, effects, "entropy_computed_otherwise", ENTROPY_OTHERWISE)
     state, more = _file(state, look, findings, settings)
     effects += more
     if came.how != "late":
-        state = replace(state, past=remembered(state.past, frame, settings.past_steps), look=look)
+        state = replace(state, past=remembered(state.past, frame, settings.past_steps), look=look, lag=look.lag)
         state, more = expire(state, frame.step, settings)
         effects += more
     state = replace(state, steps_seen=state.steps_seen + 1)
     return state, tuple(effects)
+
+
+def _learns(look: Look) -> str:
+    step = look.frame.step
+    return (
+        f"in all metrics that trend, step {step} of this run is where the baseline's seeds are at step {step - look.lag}, and it goes on learning: "
+        "where that lasts, the run is judged by progress as well as by step"
+    )
 
 
 def _beyond_the_baseline(

@@ -26,7 +26,7 @@ from sentinel.core.window import PastStep
 from sentinel.records import Reference
 
 VERSION = 2
-_COUNTS = ("steps_seen", "attempt", "last_step", "last_at_seconds", "step_seconds", "ended", "comparable")
+_COUNTS = ("steps_seen", "attempt", "last_step", "last_at_seconds", "step_seconds", "ended", "comparable", "lag")
 
 
 def to_plain(state: WatchState) -> dict[str, object]:
@@ -120,7 +120,7 @@ def from_plain(plain: Mapping[str, Any], reference: Reference | None) -> WatchSt
         ),
         book=_book_from_plain(book),
         warned=tuple((str(code), str(text)) for code, text in plain["warned"]),
-        **{name: plain[name] for name in _COUNTS},
+        **{name: plain[name] for name in _COUNTS if name in plain or name != "lag"},
     )
 
 

@@ -67,6 +67,8 @@ class WatchState:
     attempt: int = 1
     last_step: int | None = None
     last_at_seconds: float | None = None
+    lag: int = 0
+    """Steps by which a free run was behind the baseline's seeds at the last step."""
     step_seconds: float = 0.0
     """Smoothed time between steps; 0 while unknown."""
     ended: str = ""

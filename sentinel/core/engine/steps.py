@@ -105,7 +105,7 @@ def compared(state: WatchState, frame: SeriesFrame) -> Look:
         if regime == "replayed" and state.pairing is not None and replays_now:
             return _evidence_only(replayed_look(frame, state.past, baseline, state.pairing))
         if regime == "free" and state.bands is not None:
-            return free_look(frame, state.past, baseline, state.bands)
+            return free_look(frame, state.past, baseline, state.bands, state.lag)
     return blank(frame, state.past, regime, baseline)
 
 

@@ -66,6 +66,14 @@ FINDINGS = (
         ),
         "第 {step} 步 {key} 为 {value}，回放的基线为 {expected}：相差 {gap}；{steps} 步中的大多数都偏离，达无孪生运行时同期容许值的 {score} 倍",
     ),
+    # e_detector
+    (
+        (
+            "{key} has stood {side} what was expected since step {since}, further than healthy runs do for long: {value} at step {step} where "
+            "{expected} was expected; with all metrics together the odds are 10^{odds} to one against a healthy run"
+        ),
+        "自第 {since} 步起，{key} 一直{side}预期，偏离超出正常运行所能持续的程度：第 {step} 步为 {value}，预期为 {expected}；所有指标合计，与正常运行相悖的赔率为 10^{odds} 比 1",
+    ),
     # drift
     (
         (

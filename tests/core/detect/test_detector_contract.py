@@ -35,6 +35,7 @@ FAULTS = {
     "departure": ("replayed", scaled("actor/entropy", 2)),
     "spike": ("free", scaled("actor/entropy", 5)),
     "drift": ("free", scaled("actor/entropy", 1.12)),
+    "e_detector": ("free", scaled("actor/entropy", 1.12)),
     "limit": ("alone", replaced(training__rollout_probs_diff_mean=0.9)),
     "silence": ("alone", lambda metrics: {key: value for key, value in metrics.items() if key != "actor/entropy"}),
     "collapse": ("alone", replaced(actor__grad_norm=0.0)),

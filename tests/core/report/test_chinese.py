@@ -39,6 +39,7 @@ HOLES = {
 SENTENCES = {
     "core/detect/collapse.py": {"because"},
     "core/detect/departure.py": {"because"},
+    "core/detect/e_detector.py": {"because"},
     "core/detect/drift.py": {"because"},
     "core/detect/limit.py": {"because"},
     "core/detect/mismatch.py": {"because"},
