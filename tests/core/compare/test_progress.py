@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from sentinel.core.compare.progress import STEADY
 from sentinel.core.engine import from_plain, to_plain
 from tests.support.runs import a_grpo_run, a_reference, an_engine, changed, events, incidents, scaled, watched
 
@@ -53,16 +52,17 @@ def test_a_run_that_stopped_learning_is_an_incident():
     assert 30 < incidents(state)[0].opened_at_step <= 45
 
 
-def test_a_run_that_stopped_learning_has_no_pace():
-    """The place in the seeds' course that fits it stays where it is while the steps go by."""
+@pytest.mark.parametrize("pace", [0.5, 0.0])
+def test_a_run_that_falls_ever_further_behind_has_no_pace(pace):
     engine = an_engine()
     state, lags = engine.initial("run", SEEDS), []
-    for event in events(a_grpo_run(steps=STEPS, seed=9, progress=lambda step: min(step, 35))):
+    run = a_grpo_run(steps=STEPS, seed=9, progress=lambda step: min(step, 35) + pace * max(0, step - 35))
+    for event in events(run):
         state, _ = engine.advance(state, event)
         lags.append(state.look.lag)
 
-    assert max(lags) <= STEADY
     assert set(lags[-10:]) == {0}
+    assert incidents(state)
 
 
 def test_one_that_goes_back_is_an_incident():
