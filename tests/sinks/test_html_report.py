@@ -232,6 +232,16 @@ def test_weights_that_differ_lead_to_the_checklist():
     assert any(command[1:2] == ["preflight"] for _, _, command in advice(weights))
 
 
+def test_nothing_deeper_is_advised_where_the_module_is_one_operation():
+    alone = replace(INCIDENT, triage=replace(TRIAGE, first=replace(FIRST, operation="linear")))
+
+    deeper = [command for _, _, command in advice(INCIDENT) if "mix" in command]
+    (told,) = [english for english, _, command in advice(alone) if "one operation" in english and not command]
+    assert deeper
+    assert not any("mix" in command for _, _, command in advice(alone))
+    assert "linear" in told
+
+
 def test_a_dump_that_is_not_comparable_leads_to_a_golden_made_to_order():
     lost = replace(INCIDENT, triage=replace(TRIAGE, verdict="not_comparable", first=None))
 
