@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench.corpus build --out DIR [--split NAME]`, `limits CORPUS...` and `page SCORE --out DOCS`."""
+"""`python -m bench.corpus build --out DIR [--split NAME]`, `limits CORPUS...`, `crossed`, `variants` and `page SCORE --out DOCS`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from bench.corpus import crossed, limits, page, plan
+from bench.corpus import crossed, limits, page, plan, variants
 from bench.corpus.build import build
 from sentinel.daemon.metric_catalogue import load_catalogue
 
@@ -36,16 +36,23 @@ def main() -> int:
         "--out", type=Path, required=True, help="the score, as `sentinel evaluate --details --json` writes it"
     )
     verb.add_argument("--processes", type=int, default=2)
+    verb = verbs.add_parser("variants", help="score the engine without one of its parts, or with wider limits")
+    verb.add_argument("corpora", type=Path, nargs="+")
+    verb.add_argument("--out", type=Path, required=True, help="variant -> rows, as JSON")
+    verb.add_argument("--processes", type=int, default=2)
     verb = verbs.add_parser("page", help="the page of the docs, from `sentinel evaluate CORPUS --details --json`")
     verb.add_argument("score", type=Path)
     verb.add_argument("--bare", type=Path, help="a score made without twins and with one seed, for a second table")
     verb.add_argument("--out", type=Path, required=True, help="the folder of the docs")
     args = parser.parse_args()
     if args.verb == "page":
-        page.write(args.score, args.out, args.bare, page.UNSEEN)
+        page.write(args.score, args.out, args.bare, page.UNSEEN, page.VARIANTS)
         return 0
     if args.verb == "limits":
         limits.write(args.catalogue, limits.fit(limits.measured(args.corpora, load_catalogue())))
+        return 0
+    if args.verb == "variants":
+        args.out.write_text(json.dumps(variants.score(args.corpora, args.processes)) + "\n", encoding="utf-8")
         return 0
     if args.verb == "crossed":
         document = crossed.score(args.corpora, recipes=args.recipes, bare=args.bare, processes=args.processes)

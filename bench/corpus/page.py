@@ -18,6 +18,8 @@ UNSEEN = (
     ("The test split, before anybody had looked at it", "The engine of that day (commit 863d5a7), shipped limits.", DATA / "test" / "first_look.json"),
 )  # fmt: skip
 """Heading, words, score: of splits that were scored once before they were looked at."""
+VARIANTS = DATA / "variants.json"
+"""Rows of the engine without one of its parts, as `python -m bench.corpus variants` writes them."""
 REGIMES = ("replayed", "free")
 PROMISED = ("strong", "medium")
 GOALS = {
@@ -77,8 +79,17 @@ Slow learners are not told from a wrong learning rate: metrics alone cannot, so 
 """
 
 
-def write(score: Path, out: Path, bare: Path | None = None, unseen: tuple[tuple[str, str, Path], ...] = ()) -> None:
-    """The page `evaluation.md` and its plots under `out`; `bare` is the score without twins and with one seed, `unseen` as `UNSEEN`."""
+def write(
+    score: Path,
+    out: Path,
+    bare: Path | None = None,
+    unseen: tuple[tuple[str, str, Path], ...] = (),
+    variants: Path | None = None,
+) -> None:
+    """The page `evaluation.md` and its plots under `out`.
+
+    `bare` is the score without twins and with one seed, `unseen` as `UNSEEN`, `variants` as `VARIANTS`.
+    """
     document = json.loads(score.read_text(encoding="utf-8"))
     pictures = out / "evaluation"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -91,6 +102,12 @@ def write(score: Path, out: Path, bare: Path | None = None, unseen: tuple[tuple[
     if bare is not None:
         parts += ["## Without twins, with one seed\n", "Printed, not promised.\n"]
         parts.append(table(json.loads(bare.read_text(encoding="utf-8"))))
+    if variants is not None:
+        parts += [
+            "## What each part is worth\n",
+            "Made by `python -m bench.corpus variants`: the same runs and limits, each group's measured on the others.\n",
+        ]
+        parts.append(side_by_side(json.loads(variants.read_text(encoding="utf-8"))))
     for regime in REGIMES:
         if regime not in document["compared"]:
             continue
@@ -106,6 +123,32 @@ def write(score: Path, out: Path, bare: Path | None = None, unseen: tuple[tuple[
             false_alarms(document, regime),
         ]
     (out / "evaluation.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def side_by_side(variants: dict[str, list[dict[str, object]]]) -> str:
+    """One line a variant and regime."""
+    lines = [
+        "| regime | engine | false alarms per 1,000 | strong found | its delay, p95 | medium found | subtle found |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for regime in REGIMES:
+        for name, rows in variants.items():
+            mine = {row["strength"]: row for row in rows if row["regime"] == regime}
+            if not mine:
+                continue
+            found = {strength: estimate(row["recall"], percent=True) for strength, row in mine.items()}
+            strong = mine.get("strong")
+            cells = [
+                regime,
+                name,
+                number(next(iter(mine.values()))["false_alarms"]["value"], ".2f"),
+                found.get("strong", "-"),
+                number(strong["delay"]["p95"]["value"]) if strong else "-",
+                found.get("medium", "-"),
+                found.get("subtle", "-"),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def number(value: object, form: str = ".3g") -> str:

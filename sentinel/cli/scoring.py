@@ -90,23 +90,29 @@ def evaluated(split: str, everything: Sequence[Judged]) -> Evaluation:
 
 
 def judged(
-    jobs: Sequence[tuple[Job, Catalogue]], processes: int, says: Callable[[str], None] = lambda _: None
+    jobs: Sequence[tuple[Job, Catalogue]],
+    processes: int,
+    says: Callable[[str], None] = lambda _: None,
+    settings: EngineSettings | None = None,
 ) -> list[Judged]:
     """What `judge` says of each run, in their order."""
-    return [one for part in _in_parts(jobs, processes, says) for one in part]
+    tasks = [(*job, settings or EngineSettings()) for job in jobs]
+    return [one for part in _in_parts(tasks, processes, says) for one in part]
 
 
-def _in_parts(jobs: Sequence[tuple[Job, Catalogue]], processes: int, says: Callable[[str], None]) -> list[list[Judged]]:
-    workers = min(processes or os.cpu_count() or 1, len(jobs))
+def _in_parts(
+    tasks: Sequence[tuple[Job, Catalogue, EngineSettings]], processes: int, says: Callable[[str], None]
+) -> list[list[Judged]]:
+    workers = min(processes or os.cpu_count() or 1, len(tasks))
     if workers <= 1:
-        return [judge(*job) for job in jobs]
+        return [judge(*task) for task in tasks]
     parts: dict[int, list[Judged]] = {}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(judge, *job): number for number, job in enumerate(jobs)}
+        futures = {pool.submit(judge, *task): number for number, task in enumerate(tasks)}
         for done, future in enumerate(as_completed(futures), 1):
             parts[futures[future]] = future.result()
-            says(f"{done} of {len(jobs)} parts of the corpus judged")
-    return [parts[number] for number in range(len(jobs))]
+            says(f"{done} of {len(tasks)} parts of the corpus judged")
+    return [parts[number] for number in range(len(tasks))]
 
 
 def jobs_of(corpus: Corpus, options: Options) -> Iterator[Job]:
@@ -125,10 +131,9 @@ def limited(group: CorpusGroup, options: Options) -> Reference:
     return replace(group.reference, runs=(*seeds, *twins))
 
 
-def judge(job: Job, catalogue: Catalogue) -> list[Judged]:
+def judge(job: Job, catalogue: Catalogue, plain: EngineSettings) -> list[Judged]:
     """The engine as `sentinel replay` and the daemon run it, and every rule, on runs of one group."""
     name, reference, runs = job
-    plain = EngineSettings()
     settings = replace(plain, capture=replace(plain.capture, enabled=False, why_not=NO_TRAINER))
     engine = Engine(settings, catalogue)
     baseline = _middle([_series(run.readings) for run in reference.runs if not run.twin])
@@ -171,6 +176,8 @@ def _nearest(state: WatchState, stage: str) -> tuple[float, str, int, int]:
     if look is None or look.regime not in WATCHING or not len(look.limits):
         return nothing
     detector, windows = WATCHING[look.regime]
+    if detector not in state.memory:
+        return nothing
     recent = state.memory[detector].recent
     course = np.concatenate([np.zeros((len(recent), 1)), recent], axis=1)
     index = look.frame.index

@@ -46,6 +46,18 @@ def test_the_score_without_twins_makes_a_second_table(score, tmp_path):
     assert "Without twins, with one seed" in text
 
 
+def test_variants_of_the_engine_stand_side_by_side(score, tmp_path):
+    rows = json.loads(score.read_text())["rows"]
+    (tmp_path / "variants.json").write_text(json.dumps({"as shipped": rows, "without the e-detector": rows}))
+
+    page.write(score, tmp_path / "docs", variants=tmp_path / "variants.json")
+
+    lines = (tmp_path / "docs" / "evaluation.md").read_text().splitlines()
+    (shipped,) = [line for line in lines if line.startswith("| free | as shipped |")]
+    assert "100.0 %" in shipped
+    assert any(line.startswith("| free | without the e-detector |") for line in lines)
+
+
 def test_the_plots_are_well_formed_and_name_every_line(score, tmp_path):
     page.write(score, tmp_path / "docs")
 
