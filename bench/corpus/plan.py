@@ -4,11 +4,11 @@
 A group is one recipe in one regime with its reference: in a replay one base run and four twins on its tokens, in free
 running five seeds. Clean runs and faulty runs of the group are scored against that reference.
 
-Four splits. `tuning` and `validation` are for choosing constants; `validation` has other seeds, kernels that no twin uses, two
+Five splits. `tuning` and `validation` are for choosing constants; `validation` has other seeds, kernels that no twin uses, two
 further models and 19 kinds of fault (VALIDATION_KINDS) that `tuning` never shows. It was the held-out split of an earlier engine
 and has been looked at since. `test` has other seeds, a further model, kernels that neither has, and TEST_KINDS, of which half of its
-faults are made; it was scored once before it was looked at, and measures limits since. `fresh` is the next of its sort: other
-seeds, never looked at. The clean runs of `validation` that ran on a GPU never set a limit.
+faults are made; it was scored once before it was looked at, and measures limits since. `fresh` is the next of its sort, with other
+seeds: scored once, then looked at for the e-detector; it sets no limit. `later` is the next after that, free runs alone, scored once. The clean runs of `validation` that ran on a GPU never set a limit.
 """
 
 from __future__ import annotations
@@ -187,8 +187,15 @@ SPLITS = {
         Group("free", "ppo-tall", 74, 26, 38, fine=False),
         Group("free", "grpo-wide-fp32", 75, 26, 34, fine=False),
     ),
+    "later": (
+        Group("free", "ppo-narrow", 81, 26, 38, fine=False),
+        Group("free", "grpo-narrow", 82, 26, 34, fine=False),
+        Group("free", "ppo-small", 83, 26, 38, fine=False),
+        Group("free", "grpo-tall", 84, 26, 34, fine=False),
+        Group("free", "grpo-small", 85, 26, 34, fine=False),
+    ),
 }
-UNSEEN = ("test", "fresh")
+UNSEEN = ("test", "fresh", "later")
 """Splits with kernels and kinds of fault that no constant was chosen on."""
 SALT = {"validation": "held_out"}
 """What seeds a split's draws, where that is not its name: the validation split had another one when it was made."""

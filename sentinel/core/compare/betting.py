@@ -45,14 +45,17 @@ class Bets:
     """Odds against a healthy run that are an alarm."""
 
 
-def learn_bets(healthy: Floats, rows: Bools, *, leeway: float, odds: float) -> Bets | None:
+def learn_bets(
+    healthy: Floats, rows: Bools, *, leeway: Floats | float, odds: float, least: Floats | float = 0.0
+) -> Bets | None:
     """Learn from deviations of healthy runs; None where there are too few of them.
 
     Args:
         healthy: deviations in standard deviations, shape (runs, steps, series); NaN where a run has nothing.
         rows: series that are bet on.
-        leeway: multiple of the largest offset that any of the runs shows.
+        leeway: multiple of the largest offset that any of the runs shows, shape (series,) or one for all.
         odds: of all series together, from which on it is an alarm.
+        least: standard deviations of leeway, at least, likewise.
     """
     healthy = healthy[:, :MOST_STEPS]
     if len(healthy) < LEAST_RUNS or not healthy.shape[1]:
@@ -64,7 +67,7 @@ def learn_bets(healthy: Floats, rows: Bools, *, leeway: float, odds: float) -> B
     return Bets(
         paid=frozen(paid),
         cells=frozen(np.where(cells >= LEAST_CELLS, cells, 0.0)),
-        leeway=frozen(leeway * _offset(known)),
+        leeway=frozen(np.maximum(leeway * _offset(known), least)),
         odds=odds,
     )
 
