@@ -20,7 +20,7 @@ STEPS = 10
 """Steps that are laid along the seeds' course."""
 TREND = 4.0
 """Standard deviations between the first and the last quarter of the seeds' course from which a metric tells of progress."""
-LEAST_ROWS = 3
+LEAST_ROWS, MOST_ROWS = 3, 64
 SLOWEST, FASTEST = 0.4, 0.3
 """Largest lag and lead, as shares of the steps so far."""
 CANDIDATES = 64
@@ -50,7 +50,7 @@ class Course:
 
 
 def trending(centre: Floats, scale: Floats, banded: Bools) -> Integers:
-    """Rows of the series whose course in the baseline goes somewhere.
+    """Rows of the series whose course in the baseline goes somewhere; those that go furthest, where there are many.
 
     Args:
         centre: course of the seeds, shape (steps, series).
@@ -61,7 +61,9 @@ def trending(centre: Floats, scale: Floats, banded: Bools) -> Integers:
     if not quarter:
         return frozen(np.zeros(0, dtype=np.int64))
     way = np.abs(median(centre[-quarter:]) - median(centre[:quarter])) / median(scale)
-    return frozen(np.flatnonzero(banded & (np.nan_to_num(way) >= TREND)))
+    way = np.where(banded, np.nan_to_num(way), 0.0)
+    furthest = np.argsort(-way, kind="stable")[:MOST_ROWS]
+    return frozen(np.sort(furthest[way[furthest] >= TREND]))
 
 
 def lag(frame: SeriesFrame, past: Past, place: int, course: Course, last: int = 0) -> int:
@@ -75,13 +77,16 @@ def lag(frame: SeriesFrame, past: Past, place: int, course: Course, last: int = 
         last: the lag at the step before. One that was told stays as long as it is the better fit, through bad steps, too.
     """
     rows = course.rows
-    if len(rows) < LEAST_ROWS or len(past) < 2 * STEPS or place < 2 * STEPS:
+    if len(rows) < LEAST_ROWS or place < 2 * STEPS or not _in_a_row(frame, past):
         return 0
+    past = past[1 - 2 * STEPS :]
     values = np.concatenate([series(past, rows), frame.values[None, rows]])
     full = np.full((len(values), len(frame.values)), np.nan)
     full[:, rows] = values
     values = clamped(full, frame.index, course.log)[:, rows]
     centre, scale = course.centre[:, rows], course.scale[:, rows]
+    if not last and _misfit(values[-STEPS:], np.arange(place - STEPS + 1, place + 1), centre, scale).sum() < GAIN:
+        return 0
     now, by_step, by_progress = _best(values[-STEPS:], place, centre, scale)
     fall = by_step - by_progress
     held = last != 0 and now * last > 0
@@ -91,6 +96,12 @@ def lag(frame: SeriesFrame, past: Past, place: int, course: Course, last: int = 
         return 0
     before, _, _ = _best(values[-2 * STEPS : -STEPS], place - STEPS, centre, scale)
     return now if abs(now - before) <= STEADY else 0
+
+
+def _in_a_row(frame: SeriesFrame, past: Past) -> bool:
+    """Whether the last steps came one after the other, so that each lies one place further on the course."""
+    first = len(past) - 2 * STEPS + 1
+    return first >= 0 and past[first].step == frame.step - 2 * STEPS + 1 and past[-1].step == frame.step - 1
 
 
 def _best(values: Floats, place: int, centre: Floats, scale: Floats) -> tuple[int, Floats, Floats]:

@@ -78,7 +78,8 @@ class EDetector:
         share = np.log(np.maximum(each, 1.0)) / np.log(max(float(each.max()), np.e))
         score = np.log(evidence) / np.log(bets.odds) * share
         return after, tuple(
-            _finding(look, row, float(score[row]), int(since[row]) + 1, evidence) for row in strongest(alarms, score)
+            _finding(look, row, float(score[row]), _told(won[row], int(since[row]) + 1, evidence))
+            for row in strongest(alarms, score)
         )
 
 
@@ -92,10 +93,16 @@ def _bettable(look: Look, bets: Bets) -> tuple[Bools, Bools]:
     return open_to, np.asarray(sides, dtype=np.bool_)
 
 
-def _finding(look: Look, row: int, score: float, since: int, evidence: float) -> Finding:
+def _told(won: Floats, since: int, evidence: float) -> tuple[str, int, int]:
+    """Side on which a series' bets won, the step since which they did, and the evidence as a power of ten."""
+    above = won[: len(STAKES)].max() >= won[len(STAKES) :].max()
+    return "above" if above else "below", since, int(np.log10(evidence))
+
+
+def _finding(look: Look, row: int, score: float, told: tuple[str, int, int]) -> Finding:
     frame = look.frame
     key, value = frame.index.keys[row], float(frame.values[row])
-    side = "above" if float(look.stake[row]) > 0 else "below"
+    side, since, odds = told
     return Finding(
         detector="e_detector",
         metric=key,
@@ -104,7 +111,7 @@ def _finding(look: Look, row: int, score: float, since: int, evidence: float) ->
         expected=band_of(look, row),
         because=(
             f"{key} has stood {side} what was expected since step {since}, further than healthy runs do for long: {brief(value)} at step {frame.step} "
-            f"where {brief(float(look.expected[row]))} was expected; with all metrics together the odds are 10^{int(np.log10(evidence))} to one "
+            f"where {brief(float(look.expected[row]))} was expected; with all metrics together the odds are 10^{odds} to one "
             "against a healthy run."
         ),
         stage=frame.index.entries[row].stage,
