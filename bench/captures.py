@@ -112,9 +112,10 @@ def at_once(incident: dict, stage: str) -> bool:
 
 
 def stray_files(home: Path, incidents: list[dict]) -> list[Path]:
-    """Files below the dump root that no receipt names."""
+    """Files below the dump root that no receipt names, and that are not the context of a step that one names."""
     named = [Path(path) for i in incidents if i["receipt"] for path in i["receipt"]["paths"]]
-    files = [path for path in (home / "dumps").rglob("*") if path.is_file()]
+    contexts = {folder.parent / "context.json" for folder in named}
+    files = {path for path in (home / "dumps").rglob("*") if path.is_file()} - contexts
     kept = {"dump.json", "stack.json", "construct.json"}
     return [f for f in files if f.name not in kept or not any(f.is_relative_to(folder) for folder in named)]
 

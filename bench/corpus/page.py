@@ -14,7 +14,9 @@ from bench.corpus import plots
 
 DATA = Path(__file__).parent / "data"
 UNSEEN = (
-    ("The fresh split, before anybody had looked at it", "The engine of today, shipped limits, replayed runs.", DATA / "fresh_score.json"),
+    ("The split later, before anybody had looked at it", "The engine of today, shipped limits; free runs.", DATA / "later.json"),
+    ("The fresh split, free runs, before anybody had looked at them", "The first engine with an e-detector (commit eb7aea4), shipped limits.", DATA / "fresh_free.json"),
+    ("The fresh split, replayed runs, before anybody had looked at them", "The engine of that day (commit 1141dcb), shipped limits.", DATA / "fresh_replayed.json"),
     ("The test split, before anybody had looked at it", "The engine of that day (commit 863d5a7), shipped limits.", DATA / "test" / "first_look.json"),
 )  # fmt: skip
 """Heading, words, score: of splits that were scored once before they were looked at."""
