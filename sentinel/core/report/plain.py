@@ -122,7 +122,6 @@ def divergence_to_plain(first: Divergence) -> Plain:
         "why": first.why,
         "target": dict(first.target),
         "golden": None if first.golden is None else dict(first.golden),
-        "operation": first.operation,
     }
 
 
@@ -132,6 +131,7 @@ def triage_to_plain(triage: Triage) -> Plain:
         "verdict": triage.verdict,
         "comparable": comparable_to_plain(triage.comparable),
         "first": None if triage.first is None else divergence_to_plain(triage.first),
+        "operation": "" if triage.first is None else triage.first.operation,
         "compared": triage.compared,
         "only_in_target": list(triage.only_in_target),
         "only_in_golden": list(triage.only_in_golden),

@@ -8,6 +8,7 @@ A dict that lacks what a record cannot do without raises KeyError, ValueError or
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 from sentinel.records import (
@@ -155,7 +156,6 @@ def divergence_from_plain(given: Given) -> Divergence:
         why=str(given.get("why", "")),
         target=dict(_mapping(given.get("target", {}))),
         golden=None if golden is None else dict(_mapping(golden)),
-        operation=str(given.get("operation", "")),
     )
 
 
@@ -165,7 +165,9 @@ def triage_from_plain(given: Given) -> Triage:
     return Triage(
         verdict=str(given["verdict"]),
         comparable=comparable_from_plain(given.get("comparable")),
-        first=None if first is None else divergence_from_plain(_mapping(first)),
+        first=None
+        if first is None
+        else replace(divergence_from_plain(_mapping(first)), operation=str(given.get("operation", ""))),
         compared=_integer(given.get("compared", 0)),
         only_in_target=_texts(given.get("only_in_target")),
         only_in_golden=_texts(given.get("only_in_golden")),
