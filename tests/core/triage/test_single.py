@@ -2,10 +2,13 @@
 """Where the module that is named is one operation, nothing is left to find inside it."""
 
 import copy
+import json
 import math
 
 import pytest
 
+from sentinel.core.report.plain import triage_to_plain
+from sentinel.core.report.revive import triage_from_plain
 from sentinel.core.triage import compare, first_non_finite
 from tests.support.dump_changes import UP, both, faulty_up, from_up, moved, renamed, scaled, with_nan
 
@@ -105,3 +108,9 @@ def test_weak_evidence_leaves_the_question_open(golden, edited):
 
     assert (near.module, near.operation) == (far.module, "")
     assert far.operation == "linear"
+
+
+def test_a_stored_answer_still_says_so(golden, edited):
+    answer = compare(edited(faulty_up(1.05)), golden)
+
+    assert triage_from_plain(json.loads(json.dumps(triage_to_plain(answer)))).first == answer.first
