@@ -64,7 +64,8 @@ def test_an_order_stands_in_every_reply_until_its_receipt(world):
 
     assert trainer.send()["orders"] == first
     trainer.obey()
-    assert trainer.send()["orders"] == []
+    after = [order["id"] for order in trainer.send()["orders"]]
+    assert first[0]["id"] not in after  # another one may be out: nothing could be compared
 
 
 def test_a_dump_is_compared_and_the_answer_joins_the_incident(world):

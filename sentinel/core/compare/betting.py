@@ -27,8 +27,8 @@ OFFSET_STEPS = 20
 LEAST_RUNS = 3
 """Seeds, or twins, that are needed to know how far healthy runs stand off."""
 LEAST_CELLS = 50
-MOST_STEPS = 500
-"""Steps of the baseline that are learned from."""
+MOST_CELLS, LEAST_STEPS = 10_000_000, 500
+"""Numbers of the baseline that are learned from, and its first steps that always are."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def learn_bets(
         odds: of all series together, from which on it is an alarm.
         least: standard deviations of leeway, at least, likewise.
     """
-    healthy = healthy[:, :MOST_STEPS]
+    healthy = healthy[:, : steps_learned(len(healthy), healthy.shape[-1])]
     if len(healthy) < LEAST_RUNS or not healthy.shape[1]:
         return None
     seen = np.isfinite(healthy)
@@ -70,6 +70,11 @@ def learn_bets(
         leeway=frozen(np.maximum(leeway * _offset(known), least)),
         odds=odds,
     )
+
+
+def steps_learned(runs: int, series: int) -> int:
+    """So many first steps of the baseline are learned from."""
+    return max(LEAST_STEPS, MOST_CELLS // max(runs * series, 1))
 
 
 def gains(standard: Floats, bets: Bets) -> Floats:

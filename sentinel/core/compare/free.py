@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sentinel.core.catalogue import FREE_WINDOWS
-from sentinel.core.compare.betting import MOST_STEPS, Bets, learn_bets
+from sentinel.core.compare.betting import Bets, learn_bets, steps_learned
 from sentinel.core.compare.learn import EQUAL, Baseline
 from sentinel.core.compare.progress import trending
 from sentinel.core.compare.replayed import pooled
@@ -114,7 +114,8 @@ def learn_bands(baseline: Baseline) -> FreeBands:
 
 def _each_beside_the_others(seeds: Floats, scale: Floats) -> Floats:
     """Each seed's deviation from the centre of the other ones, as a new run's from all of them; shape (seeds, steps, series)."""
-    seeds, scale = seeds[:, :MOST_STEPS], scale[:MOST_STEPS]
+    steps = steps_learned(len(seeds), seeds.shape[-1])
+    seeds, scale = seeds[:, :steps], scale[:steps]
     if len(seeds) == 1:
         return np.zeros((0, *scale.shape))
     others = [np.delete(seeds, place, axis=0) for place in range(len(seeds))]

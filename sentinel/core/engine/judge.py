@@ -10,7 +10,7 @@ import numpy as np
 
 from sentinel.core.catalogue import Catalogue
 from sentinel.core.compare import Look, recognise, unbet
-from sentinel.core.detect import DETECTORS, ENTROPY, parted, strictly
+from sentinel.core.detect import DETECTORS, ENTROPY, DepartureState, parted, strictly
 from sentinel.core.engine.captures import Outcome, ask_for_captures, expire
 from sentinel.core.engine.state import EngineSettings, WatchState, warned, with_comparison
 from sentinel.core.engine.steps import Arrival, arrival, compared, compatibility
@@ -84,9 +84,7 @@ def _whole(state: WatchState, frame: SeriesFrame, came: Arrival, settings: Engin
     state, effects = _beyond_the_baseline(state, frame, effects)
     look = compared(state, frame)
     if "departure" in state.memory:
-        look = strictly(state.memory["departure"], look)
-        if state.memory["departure"].otherwise:
-            look = unbet(look, (ENTROPY,))
+        look = _without_known_causes(strictly(state.memory["departure"], look), state.memory["departure"])
     if look.lag:
         state, effects = _say(state, effects, "learns_slower" if look.lag > 0 else "learns_faster", _learns(look))
     state, findings = _observed(state, look, settings)
@@ -100,6 +98,13 @@ def _whole(state: WatchState, frame: SeriesFrame, came: Arrival, settings: Engin
         effects += more
     state = replace(state, steps_seen=state.steps_seen + 1)
     return state, tuple(effects)
+
+
+def _without_known_causes(look: Look, known: DepartureState) -> Look:
+    """The look without bets on what has a reason: an entropy that is computed otherwise, weights that parted from the replayed run's."""
+    if look.regime == "replayed" and known.since is not None:
+        return replace(look, bets=None)
+    return unbet(look, (ENTROPY,)) if known.otherwise else look
 
 
 def _learns(look: Look) -> str:

@@ -80,6 +80,17 @@ def test_after_a_skipped_update_the_parted_weights_are_no_trouble_of_their_own()
     assert (incident.closed_at_step, {finding.kind for finding in incident.findings}) == (6, {"non_finite"})
 
 
+def test_nor_do_they_add_up_beside_twins():
+    run = a_grpo_run(steps=40)
+    reference = a_reference(run, twins=tuple(repeated(run, noise=1e-4, seed=seed) for seed in (1, 2, 3, 4)))
+    nan = changed(run, at=5, until=5, change=replaced(actor__grad_norm=NAN))
+    shifted = changed(nan, at=6, change=scaled("actor/entropy", 1.004, "rollout_corr/training_log_ppl", 1.004))
+
+    (incident,) = incidents(watched(an_engine(), shifted, reference)[0])
+
+    assert {finding.kind for finding in incident.findings} == {"non_finite"}
+
+
 def test_a_jump_after_a_skipped_update_is_found_all_the_same():
     skipped = repeated(one_nan(5, until=5), noise=2e-3, seed=8)
     run = changed((*one_nan(5, until=5)[:5], *skipped[5:]), at=12, change=scaled("actor/kl_loss", 3.0))
