@@ -42,6 +42,8 @@ def _value(call: Any, timeout_seconds: float) -> Any:
         return call.value
     import ray
 
+    if not ray.is_initialized():  # where it is not, ray.get would begin a cluster in the training process
+        raise RuntimeError("this process has no Ray cluster")
     return ray.get(call, timeout=timeout_seconds)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that answer, worker that died: what the receipt says of each."""
 
+import ray
+
 from sentinel.trainer import reach
 from sentinel.trainer.orders import Order
 from sentinel.trainer.receipts import ReceiptBook
@@ -32,6 +34,13 @@ def test_where_every_rank_died_nothing_is_claimed():
 
     assert (told["outcome"], told["ranks"], told["paths"]) == ("failed", [], [])
     assert "not dumped: actor_update at step 5" in told["why"]
+
+
+def test_asking_a_worker_never_begins_a_cluster_in_the_training_process():
+    """As ray.get does of itself where there is none: when Ray was shut down under a capture."""
+    receipt(object())
+
+    assert not ray.is_initialized()
 
 
 def test_the_time_beside_the_stages_counts_too_and_the_slowest_rank_is_what_a_step_took():
