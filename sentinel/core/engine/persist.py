@@ -120,6 +120,7 @@ def from_plain(plain: Mapping[str, Any], reference: Reference | None) -> WatchSt
         ),
         book=_book_from_plain(book),
         warned=tuple((str(code), str(text)) for code, text in plain["warned"]),
+        # A watch that was stored before runs were judged by progress has no lag.
         **{name: plain[name] for name in _COUNTS if name in plain or name != "lag"},
     )
 
